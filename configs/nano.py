@@ -1,0 +1,41 @@
+"""The nano model, trained on digital patients on two CPU cores in under 45 minutes.
+
+    tumorchain train --config configs/nano.py --workdir runs/nano
+
+Everything it learns from is synthetic (see `tumorchain_jax/scan/phantom.py`).
+"""
+
+from ml_collections import ConfigDict
+
+from tumorchain_jax.models.tumorchain import NANO
+
+
+def get_config() -> ConfigDict:
+    """Hyperparameters as in the paper's Table 5 but for size, steps and learning rate."""
+    config = ConfigDict()
+    config.model = NANO
+    config.window = ConfigDict({"level": 40.0, "width": 400.0})
+    config.history = "all"
+    config.seed = 0
+
+    config.data = ConfigDict()
+    config.data.folder = ""  # empty: WORKDIR/data
+    config.data.phantoms = 4000  # made on the first run; 0 takes the folder as it is
+    config.data.first_seed = 1_000_000
+    config.data.rows = 4
+    config.data.length = 440
+
+    config.steps = 1600
+    config.batch_size = 4
+    config.accumulation = 1
+    config.learning_rate = 1e-3
+    config.warmup_ratio = 0.03
+    config.weight_decay = 0.0
+    config.clip_norm = 1.0
+    config.alpha = 1.0
+    config.trainable = ((".*", True),)
+
+    config.log_every = 10
+    config.checkpoint = ConfigDict({"every": 200, "keep": 2})
+    config.lock()
+    return config

@@ -1,0 +1,106 @@
+"""The 3D encoder against the same network put together from MONAI's blocks, as M3D does."""
+
+from collections.abc import Iterator
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tumorchain_jax.models.vit3d.convert import IGNORE, TABLE
+from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.models.weight_map import from_ours, to_ours
+
+torch = pytest.importorskip("torch")
+blocks = pytest.importorskip("monai.networks.blocks")
+
+# Largest difference of the features over their largest value, in float32.
+TOLERANCE = 1e-5
+
+SMALL = ViT3DConfig((8, 32, 48), (4, 16, 16), 24, 40, 2, 4)
+TRUE_WIDTH = ViT3DConfig((8, 64, 96), (4, 16, 16), 768, 3072, 2, 12)
+CONFIGS = pytest.mark.parametrize("config", [SMALL, TRUE_WIDTH], ids=["small", "true-width"])
+
+
+@pytest.fixture(autouse=True)
+def full_precision() -> Iterator[None]:
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+class M3DViT(torch.nn.Module):
+    """The encoder of M3D-CLIP (LaMed/src/model/multimodal_encoder/vit.py), patch features only."""
+
+    def __init__(self, config: ViT3DConfig):
+        super().__init__()
+        width, heads = config.hidden_size, config.num_heads
+        self.patch_embedding = blocks.PatchEmbeddingBlock(
+            1, config.image, config.patch, width, heads, proj_type="perceptron"
+        )
+        self.blocks = torch.nn.ModuleList(
+            blocks.TransformerBlock(width, config.mlp_size, heads) for _ in range(config.num_layers)
+        )
+        self.norm = torch.nn.LayerNorm(width)
+        self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
+
+    def forward(self, volume):
+        x = self.patch_embedding(volume[:, None])
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x)[:, 1:]
+
+
+def random_m3d(config: ViT3DConfig) -> M3DViT:
+    """Every parameter random, biases and norms too: a constant one would hide a mix-up."""
+    torch.manual_seed(0)
+    model = M3DViT(config).eval()
+    for name, parameter in model.named_parameters():
+        is_scale = ".norm" in f".{name}" and name.endswith("weight")
+        torch.nn.init.normal_(parameter, float(is_scale), 2 * config.hidden_size**-0.5)
+    return model
+
+
+def state(model: M3DViT) -> dict[str, np.ndarray]:
+    return {key: value.numpy() for key, value in model.state_dict().items()}
+
+
+def shapes(config: ViT3DConfig) -> dict:
+    volume = jax.ShapeDtypeStruct((1, *config.image), jnp.float32)
+    return nn.unbox(jax.eval_shape(ViT3D(config).init, jax.random.key(0), volume))["params"]
+
+
+@CONFIGS
+def test_features_equal_monai(config: ViT3DConfig) -> None:
+    model = random_m3d(config)
+    params = to_ours(TABLE, state(model), shapes(config), IGNORE)
+    volume = np.random.default_rng(1).random((2, *config.image), np.float32)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(volume)).numpy()
+    got = np.asarray(jax.jit(ViT3D(config).apply)({"params": params}, volume))
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= TOLERANCE * np.abs(expected).max()
+
+
+@CONFIGS
+def test_weights_there_and_back_are_identical(config: ViT3DConfig) -> None:
+    theirs = state(random_m3d(config))
+    back = from_ours(TABLE, to_ours(TABLE, theirs, shapes(config), IGNORE))
+    # Newer MONAI has cross-attention weights, which nothing uses.
+    assert theirs.keys() - back.keys() == {key for key in theirs if "cross_attn" in key}
+    for key, value in back.items():
+        assert value.dtype == theirs[key].dtype, key
+        assert value.shape == theirs[key].shape, key
+        assert value.tobytes() == theirs[key].tobytes(), key
+
+
+def test_keys_of_the_released_encoder() -> None:
+    """138 tensors under the names that `pretrained_ViT.bin` has."""
+    full = jax.tree.map(lambda x: np.broadcast_to(np.float32(0), x.shape), shapes(ViT3DConfig()))
+    theirs = from_ours(TABLE, full)
+    assert len(theirs) == 138
+    assert sum(value.size for value in theirs.values()) == 87_389_184
+    assert theirs["patch_embedding.patch_embeddings.1.weight"].shape == (768, 1024)
+    assert theirs["blocks.11.attn.qkv.weight"].shape == (2304, 768)
+    assert theirs["blocks.0.mlp.linear2.weight"].shape == (768, 3072)

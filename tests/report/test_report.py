@@ -1,0 +1,114 @@
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.reasoning.trace import OrganMention, Round
+from tumorchain_jax.report import page
+from tumorchain_jax.report.report import Report
+
+MakeReport = Callable[..., Report]
+
+FIELDS = [
+    *("schema_version", "question", "answer", "conclusion", "rounds", "stop_reason"),
+    *("preprocessing", "versions", "weights_sha256", "seed", "device", "seconds", "warnings"),
+    "notice",
+]
+ROUND_FIELDS = ["text", "organs", "tokens_in", "tokens_out", "complete", "mean_log_probability"]
+ORGAN_FIELDS = [
+    *("organ", "label", "matched", "span", "outcome", "cells", "box", "box_mm"),
+    "abnormal_probability",
+]
+
+
+def saved(report: Report, folder: Path) -> dict:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = (report.save(folder) / "report.json").read_text("utf-8")
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_the_fields_and_their_order(make_report: MakeReport, tmp_path: Path) -> None:
+    record = saved(make_report(warnings=("no mask",)), tmp_path / "out")
+    assert list(record) == FIELDS
+    assert list(record["rounds"][0]) == ROUND_FIELDS
+    assert list(record["rounds"][0]["organs"][0]) == ORGAN_FIELDS
+    assert record["notice"] == NOTICE
+    assert record["warnings"] == ["no mask"]
+    assert record["seconds"] == {"read": 0.5}
+    assert record["stop_reason"] == "no_new_organ"
+    assert record["preprocessing"]["to_world"][3] == [0, 0, 0, 1]
+    assert make_report().to_dict() == saved(make_report(), tmp_path / "again")
+
+
+def test_truth_is_there_only_when_known(make_report: MakeReport, tmp_path: Path) -> None:
+    assert saved(make_report(truth="one cyst"), tmp_path / "out")["truth"] == "one cyst"
+    assert list(make_report(truth="x").to_dict()) == [*FIELDS, "truth"]
+
+
+def test_an_organ_and_its_box(make_report: MakeReport) -> None:
+    organ = make_report().to_dict()["rounds"][0]["organs"][0]
+    # Cells 0 and 17 of 8 x 4 x 4 are (0, 0, 0) and (1, 0, 1).
+    assert organ["box"] == [0, 0, 0, 0.25, 0.25, 0.5]
+    # Voxel edges in mm: 4 of 16 slices of 4.5 mm from -200 up, 8 rows of 1.5 mm from 120 back,
+    # 16 columns of 2 mm from 31 leftward, each half a voxel before its first centre.
+    assert organ["box_mm"] == pytest.approx([0, 108.75, -202.25, 32, 120.75, -184.25])
+    assert organ["span"] == [11, 16]
+    assert organ["matched"] == "liver"
+    assert organ["cells"] == [0, 17]
+
+
+def test_an_organ_without_cells_has_no_box(make_report: MakeReport) -> None:
+    absent = OrganMention(55, "brain", "brain", (4, 9), "not_in_mask", (), None)
+    report = make_report(Round("The brain.", (absent,), 1, 2, True, -1.0))
+    organ = report.to_dict()["rounds"][0]["organs"][0]
+    assert organ["box"] is organ["box_mm"] is organ["abnormal_probability"] is None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_no_number_breaks_the_json(make_report: MakeReport, tmp_path: Path, number: float) -> None:
+    report = make_report(
+        Round("", (), 0, 0, True, number),
+        preprocessing={"level": number, "shape": np.array([1, 2]), "n": np.int64(3)},
+        seconds={"read": number},
+    )
+    record = saved(report, tmp_path / "out")
+    assert record["rounds"][0]["mean_log_probability"] is None
+    assert record["preprocessing"] == {"level": None, "shape": [1, 2], "n": 3}
+
+
+def test_text_of_any_kind_is_written(make_report: MakeReport, tmp_path: Path) -> None:
+    question = 'Leber? 肝臓 "\\ \0 \u2028'
+    report = make_report(question=question, source="\udcff.nii.gz")
+    assert saved(report, tmp_path / "out")["question"] == question
+    assert "肝臓" in (tmp_path / "out" / "report.html").read_text("utf-8")
+
+
+def test_both_files_or_none(
+    make_report: MakeReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_report().save(tmp_path / "out")
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json"]
+
+    def fail(report: Report) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(page, "render", fail)
+    with pytest.raises(RuntimeError, match="no page"):
+        make_report().save(tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_earlier_report_is_kept_unless_told(make_report: MakeReport, tmp_path: Path) -> None:
+    folder = make_report().save(tmp_path / "out")
+    with pytest.raises(InputError, match=r"a new one \(or --overwrite\)"):
+        make_report(seed=8).save(folder)
+    assert json.loads((folder / "report.json").read_text())["seed"] == 7
+    make_report(seed=8).save(folder, overwrite=True)
+    assert json.loads((folder / "report.json").read_text())["seed"] == 8

@@ -1,0 +1,1 @@
+"""TumorCoT records and how they become batches."""

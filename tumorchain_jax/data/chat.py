@@ -1,0 +1,154 @@
+"""The interleaved prompt: Qwen's chat template with visual tokens between the words.
+
+A prompt is a row of positions; each holds a token id and, where it is visual, a row of the scan's
+bank of visual tokens (see `models/tumorchain.py`). The pieces are tokenized one by one, so that a
+turn built here and one built on the device inside the reasoning loop are the same ids.
+
+    system, user: [vision: global tokens] question        -> round 1
+    user: The question requires greater attention to the liver. [vision: ROI tokens]   -> round 2 ...
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.scan.organs import display_name
+
+SYSTEM = "You are a helpful assistant."
+TEXT = -1
+History = Literal["all", "latest"]
+Roi = tuple[int, Sequence[int]]
+"""An organ and the bank rows of its ROI tokens."""
+
+
+@dataclass
+class Interleaved:
+    """A prompt in the making.
+
+    Attributes:
+        tokens: id at each position; `image_pad` where it is visual.
+        bank_rows: row of the bank at each position, `TEXT` where it is a word.
+        is_target: whether training should predict this position.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    bank_rows: list[int] = field(default_factory=list)
+    is_target: list[bool] = field(default_factory=list)
+
+    def add(self, tokens: Sequence[int], target: bool = False) -> None:
+        """Append words."""
+        self.tokens += tokens
+        self.bank_rows += [TEXT] * len(tokens)
+        self.is_target += [target] * len(tokens)
+
+    def __add__(self, other: "Interleaved") -> "Interleaved":
+        return Interleaved(
+            self.tokens + other.tokens,
+            self.bank_rows + other.bank_rows,
+            self.is_target + other.is_target,
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class Chat:
+    """The template's pieces, tokenized once.
+
+    Attributes:
+        open_user: what follows the end of the assistant's turn and opens the user's.
+        open_assistant: what ends the user's turn and opens the assistant's.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        encode, start, end = tokenizer.encode, tokenizer.im_start, tokenizer.im_end
+        newline = encode("\n")
+        self._system = [start, *encode(f"system\n{SYSTEM}"), end, *newline]
+        self._user = [start, *encode("user\n")]
+        self.open_user = [*newline, *self._user]
+        self.open_assistant = [end, *newline, start, *encode("assistant\n")]
+
+    def attention_sentence(self, label: int) -> list[int]:
+        """The ROI prompt of Eq. 5."""
+        sentence = f"The question requires greater attention to the {display_name(label)}."
+        return self.tokenizer.encode(sentence)
+
+    def question(
+        self,
+        question: str,
+        choices: Sequence[str],
+        global_tokens: int,
+        rois: Iterable[Roi] = (),
+    ) -> Interleaved:
+        """Everything before round 1 (Eq. 4). `rois` come before the question (`initial_roi`)."""
+        prompt = Interleaved()
+        prompt.add([*self._system, *self._user])
+        prompt = prompt + self._visual(range(global_tokens))
+        for label, rows in rois:
+            prompt = prompt + self._attend(label, rows)
+        prompt.add(self.tokenizer.encode(with_choices(question, choices)))
+        prompt.add(self.open_assistant)
+        return prompt
+
+    def look_again(self, rois: Iterable[Roi]) -> Interleaved:
+        """The user's turn between two rounds: each organ's sentence and ROI tokens (Eq. 6)."""
+        turn = Interleaved()
+        turn.add(self.open_user)
+        for label, rows in rois:
+            turn = turn + self._attend(label, rows)
+        turn.add(self.open_assistant)
+        return turn
+
+    def answer(self, text: str, target: bool) -> Interleaved:
+        """A round's text and the token that ends it."""
+        answer = Interleaved()
+        answer.add([*self.tokenizer.encode(text), self.tokenizer.im_end], target)
+        return answer
+
+    def _attend(self, label: int, rows: Sequence[int]) -> Interleaved:
+        prompt = Interleaved()
+        prompt.add(self.attention_sentence(label))
+        return prompt + self._visual(rows)
+
+    def _visual(self, rows: Sequence[int]) -> Interleaved:
+        n, tokenizer = len(rows), self.tokenizer
+        tokens = [tokenizer.vision_start, *[tokenizer.image_pad] * n, tokenizer.vision_end]
+        return Interleaved(tokens, [TEXT, *map(int, rows), TEXT], [False] * (n + 2))
+
+
+def with_choices(question: str, choices: Sequence[str]) -> str:
+    """The question, its options lettered below it."""
+    letters = "ABCDEFGHIJ"
+    lines = [f"{letter}. {choice}" for letter, choice in zip(letters, choices, strict=False)]
+    return "\n".join([question, *lines])
+
+
+def training_rows(
+    chat: Chat,
+    record: Record,
+    global_tokens: int,
+    roi_rows: dict[int, Sequence[int]],
+    history: History,
+) -> list[Interleaved]:
+    """A record as what the decoder sees of it in training.
+
+    With `history: all` (Eq. 3) one row holds every round; with `latest` (Eq. 7) each round is a row
+    of its own: question, last answer, new ROI, answer. The token that ends an answer is a target.
+
+    Args:
+        roi_rows: organ -> bank rows; an organ without rows cannot be looked at and is an error.
+    """
+    row = question = chat.question(record.question, record.choices, global_tokens)
+    rows: list[Interleaved] = []
+    for number, target in enumerate(record.rounds):
+        if number > 0:
+            row = row + chat.look_again((label, roi_rows[label]) for label in target.look_at)
+        row = row + chat.answer(target.text, target=not target.given)
+        if history == "latest":
+            if not target.given:
+                rows.append(row)
+            row = question + chat.answer(target.text, target=False)
+    return rows if history == "latest" else [row]

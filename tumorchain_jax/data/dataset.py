@@ -1,0 +1,173 @@
+"""A TumorCoT data set on disk: scans in their model shape, records, tokenizer, manifest.
+
+    DIR/dataset.json                      what it is: counts, preprocessing, what is synthetic
+    DIR/tokenizer.json
+    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: image, labels, abnormal
+    DIR/records-00000-of-00008.arrayrecord  one JSON record each; `scan` counts over all shards
+
+Shards are written under a temporary name and renamed, so a stopped run goes on where it was.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from safetensors.numpy import load, save
+from tqdm import tqdm
+
+from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.organs import merge_labels
+from tumorchain_jax.scan.phantom import Patient, make_patient
+from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
+
+SCANS_PER_SHARD = 250
+
+
+@dataclass(frozen=True)
+class ModelScan:
+    """A scan as the model reads it.
+
+    Attributes:
+        image: uint8 `[D, H, W]`, the CT window's [0, 1] in steps of 1/255.
+        labels: uint8 `[D, H, W]`, merged organ labels.
+        abnormal: int8 `[57]`, 1 abnormal, 0 normal, -1 unknown.
+    """
+
+    image: np.ndarray
+    labels: np.ndarray
+    abnormal: np.ndarray
+
+    def to_bytes(self) -> bytes:
+        """As a safetensors blob."""
+        return save(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> "ModelScan":
+        """The inverse of `to_bytes`."""
+        return cls(**load(blob))
+
+
+def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
+    """Preprocess a digital patient."""
+    prepared = preprocess(patient.ct, config)
+    labels = merge_labels(resample_labels(patient.labels, prepared.transform))
+    image = np.round(prepared.image * 255).astype(np.uint8)
+    return ModelScan(image, labels, abnormal_organs(patient))
+
+
+def write_phantoms(
+    folder: Path,
+    first_seed: int,
+    count: int,
+    config: PreprocessConfig,
+    vocab_size: int,
+    processes: int | None = None,
+) -> None:
+    """Make `count` digital patients from consecutive seeds into a data set, resumably.
+
+    Raises:
+        InputError: the folder holds a data set made otherwise.
+    """
+    manifest = {
+        "synthetic": "every scan, lesion and sentence is made up",
+        "first_seed": first_seed,
+        "count": count,
+        "preprocess": asdict(config) | {"grid": list(config.grid)},
+        "vocab_size": vocab_size,
+    }
+    if (folder / "dataset.json").is_file():
+        found = read_manifest(folder)
+        if found != manifest:
+            raise InputError(
+                folder, "dataset.json", str(found), str(manifest), "name another folder"
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = -(-count // SCANS_PER_SHARD)
+    names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
+    todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
+    make = partial(_write_shard, folder, names, first_seed, count, config)
+    # JAX has threads, so workers are spawned; an executor, unlike a pool, reports a dead worker.
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as workers:
+        list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
+    records = read_records(folder)
+    Tokenizer.train(_texts(records), vocab_size).save(folder)
+    _replace(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
+
+
+def _write_shard(
+    folder: Path,
+    names: list[str],
+    first_seed: int,
+    count: int,
+    config: PreprocessConfig,
+    shard: int,
+) -> None:
+    indices = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
+    scans, records = [], []
+    for index in indices:
+        patient = make_patient(first_seed + index)
+        scans.append(model_scan(patient, config).to_bytes())
+        records += [record.to_json().encode() for record in patient_records(patient, index)]
+    # Records last: their presence says that the shard is whole.
+    _write_array_record(folder / f"scans-{names[shard]}", scans)
+    _write_array_record(folder / f"records-{names[shard]}", records)
+
+
+def _write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    writer = ArrayRecordWriter(str(temporary), "group_size:1")
+    for blob in blobs:
+        writer.write(blob)
+    writer.close()
+    temporary.replace(path)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """`dataset.json`.
+
+    Raises:
+        InputError: there is none.
+    """
+    path = folder / "dataset.json"
+    if not path.is_file():
+        raise InputError(folder, "dataset.json", "none", "a data set", "make or complete it first")
+    return json.loads(path.read_bytes())
+
+
+def shard_paths(folder: Path, kind: str) -> list[str]:
+    """The ArrayRecord files of `scans` or `records`, in order."""
+    return sorted(str(path) for path in folder.glob(f"{kind}-*.arrayrecord"))
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records, checked."""
+    records = []
+    for path in shard_paths(folder, "records"):
+        reader = ArrayRecordReader(path)
+        lines: Sequence[bytes] = reader.read_all()
+        reader.close()
+        records += [Record.from_json(line.decode(), f"{path}[{i}]") for i, line in enumerate(lines)]
+    return records
+
+
+def _texts(records: Iterable[Record]) -> Iterable[str]:
+    for record in records:
+        yield from (record.question, *record.choices, *(r.text for r in record.rounds))

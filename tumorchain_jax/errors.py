@@ -1,0 +1,22 @@
+"""The one exception that means "the input is at fault, and here is how to mend it"."""
+
+
+class InputError(Exception):
+    """Bad input, told in one line: what, which field, found, expected, mend.
+
+    The command line prints it without a traceback and exits with 2.
+
+    Args:
+        subject: the file, folder or argument at fault.
+        field: the part of it that is wrong, e.g. `dim`, `PixelSpacing`, `--question`.
+        found: what was there.
+        expected: what should have been there.
+        mend: what the user can do about it.
+    """
+
+    def __init__(self, subject: object, field: str, found: str, expected: str, mend: str):
+        self.subject, self.field = str(subject), field
+        self.found, self.expected, self.mend = found, expected, mend
+        # Values may come from a file: keep the message one line and free of control characters.
+        line = f"{subject}: {field}: found {found}, expected {expected}; {mend}"
+        super().__init__("".join(c if c.isprintable() else " " for c in line))

@@ -1,0 +1,1 @@
+"""The Qwen2.5 decoder."""

@@ -1,0 +1,1 @@
+"""The 3D vision encoder of M3D-CLIP."""

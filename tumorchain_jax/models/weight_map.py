@@ -1,0 +1,109 @@
+"""A published model's weights <-> our parameters, by one table read in both directions.
+
+A row is (regex over our parameter path, template of their key, transform). The regex matches the
+whole path, as in `path_rules`, and its groups are put into the template: `\\1`. Where the template
+holds `{layer}`, our parameter stacks all layers on its leading axis and there is one key a layer.
+As our paths and shapes are known, so is the exact set of their keys: a key too many, a key too few
+or another shape is an error, and nothing is left out in silence.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tumorchain_jax.path_rules import flatten, unflatten
+
+
+class Transform(NamedTuple):
+    """A change of layout and its inverse, for the weights of one layer."""
+
+    to_ours: Callable[[np.ndarray], np.ndarray]
+    from_ours: Callable[[np.ndarray], np.ndarray]
+
+
+KEEP = Transform(lambda x: x, lambda x: x)
+# PyTorch keeps the weight of a linear layer as (outputs, inputs); ours is (inputs, outputs).
+TRANSPOSE = Transform(np.transpose, np.transpose)
+
+Table = Sequence[tuple[str, str, Transform]]
+
+
+class _Source(NamedTuple):
+    """What one parameter is made of: one key, or one a layer when it is `stacked`."""
+
+    keys: list[str]
+    stacked: bool
+    transform: Transform
+
+
+def _sources(table: Table, flat: Mapping[str, Any]) -> dict[str, _Source]:
+    """The source of every parameter in `flat` ({path: anything with a shape})."""
+    found = {}
+    for path, leaf in flat.items():
+        rows = [
+            (match.expand(template), transform)
+            for pattern, template, transform in table
+            if (match := re.fullmatch(pattern, path))
+        ]
+        if len(rows) != 1:
+            raise ValueError(f"parameter {path!r} is named by {len(rows)} rows, not by one")
+        [(key, transform)] = rows
+        stacked = "{layer}" in key
+        layers = range(leaf.shape[0]) if stacked else [0]
+        keys = [key.replace("{layer}", str(layer)) for layer in layers]
+        found[path] = _Source(keys, stacked, transform)
+    uses = Counter(key for source in found.values() for key in source.keys)
+    if twice := sorted(key for key, count in uses.items() if count > 1):
+        raise ValueError(f"keys that the table uses twice: {twice}")
+    return found
+
+
+def to_ours(
+    table: Table,
+    theirs: Mapping[str, np.ndarray],
+    like: Mapping[str, Any],
+    ignore: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Their weights as our parameter tree; data types stay as they are.
+
+    Args:
+        table: the rows of this model.
+        theirs: their state dict.
+        like: our parameters or their shapes (`jax.eval_shape`), unboxed.
+        ignore: regexes over the keys of `theirs` that we have no use for.
+
+    Raises:
+        ValueError: keys are missing, unexpected or of another shape (all are listed), or the table
+            itself does not name every parameter once.
+    """
+    flat = flatten(like)
+    sources = _sources(table, flat)
+    wanted = {key for source in sources.values() for key in source.keys}
+    unused = {key for key in theirs if any(re.fullmatch(pattern, key) for pattern in ignore)}
+    problems = [f"missing {key}" for key in sorted(wanted - theirs.keys())]
+    problems += [f"unexpected {key}" for key in sorted(theirs.keys() - wanted - unused)]
+    ours = {}
+    for path, (keys, stacked, transform) in sources.items():
+        layers = {key: transform.to_ours(theirs[key]) for key in keys if key in theirs}
+        shape = flat[path].shape[1:] if stacked else flat[path].shape
+        wrong = {key: layer.shape for key, layer in layers.items() if layer.shape != shape}
+        problems += [f"{key}: {found} in our layout, not {shape}" for key, found in wrong.items()]
+        if not problems:
+            ours[path] = np.stack([*layers.values()]) if stacked else layers[keys[0]]
+    if problems:
+        raise ValueError("the weights do not fit: " + "; ".join(problems))
+    return unflatten(ours)
+
+
+def from_ours(table: Table, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Our parameter tree under their keys and in their layout: the inverse of `to_ours`."""
+    flat = flatten(tree)
+    theirs = {}
+    for path, (keys, stacked, transform) in _sources(table, flat).items():
+        value = np.asarray(flat[path])
+        for key, layer in zip(keys, value if stacked else [value], strict=True):
+            theirs[key] = np.ascontiguousarray(transform.from_ours(layer))
+    return theirs

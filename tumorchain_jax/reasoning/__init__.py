@@ -1,0 +1,1 @@
+"""Organ-guided iterative interleaved reasoning (paper, section 3.2)."""

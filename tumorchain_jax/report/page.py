@@ -1,0 +1,268 @@
+"""The report as one HTML page that needs nothing but itself.
+
+No script, no network. Everything that comes from a model, a user or a file is data and goes
+through `escape`; the page's policy forbids all else as a second line of defence.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
+from tumorchain_jax.report.cells import cell_mask
+from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
+from tumorchain_jax.report.report import Report
+from tumorchain_jax.scan.organs import display_name
+
+# How high a picture may stand on the page: that of a long scan would fill the screen and more.
+TALLEST_REM = 28
+LEGEND = (
+    "Organs named in the text are marked. Outlined on the CT are the cells of the model's grid "
+    "whose tokens it read again for an organ, in the slices nearest to their centre. Axial and "
+    "coronal pictures show the patient's right on the left."
+)
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+OUTCOMES: dict[Outcome, str] = {
+    "looked_at": "looked at again",
+    "already_seen": "already looked at",
+    "not_in_mask": "not in the organ mask",
+    "over_limit": "passed over, too many organs in one round",
+    "stopped": "not looked at, the chain ended here",
+}
+STOP_REASONS: dict[StopReason, str] = {
+    "no_new_organ": "No new organ was named, so the chain ended.",
+    "max_rounds": "The chain ended at its limit of rounds.",
+    "token_budget": "The chain ended because its token budget was spent.",
+}
+_THINKING_TAG = re.compile(r"&lt;/?(?:think|answer)&gt;", re.IGNORECASE)
+
+Colours = dict[int, Colour]
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    style = files("tumorchain_jax.report").joinpath("page.css").read_text("utf-8")
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(report.source)} · TumorChain report</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<p class="notice">{escape(NOTICE)}</p>
+{_header(report)}
+{_warnings(report.warnings)}
+<h2>How the answer came about</h2>
+<p class="legend">{LEGEND}</p>
+{_chain(report)}
+{_details(report)}
+<p class="notice">{escape(NOTICE)}</p>
+</main>
+</body>
+</html>
+"""
+
+
+def _header(report: Report) -> str:
+    truth = "" if report.truth is None else _statement("truth", "Synthetic truth", report.truth)
+    conclusion = report.conclusion or "No answer was given."
+    return f"""<header>
+<p class="source">{escape(report.source)}</p>
+<h1 class="free-text">{escape(report.question)}</h1>
+<div class="statements">
+{_statement("conclusion", "Model's answer", conclusion)}
+{truth}
+</div>
+</header>"""
+
+
+def _statement(name: str, title: str, text: str) -> str:
+    return (
+        f'<section class="statement {name}"><h2>{title}</h2>'
+        f'<p class="free-text">{escape(text)}</p></section>'
+    )
+
+
+def _warnings(warnings: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    return f'<section class="warnings"><h2>Warnings</h2><ul>{items}</ul></section>' if items else ""
+
+
+def _chain(report: Report) -> str:
+    colours = _organ_colours(report)
+    rounds = report.trace.rounds
+    cards = []
+    for number, each in enumerate(rounds, start=1):
+        cards.append(_round(report, number, each, colours))
+        if number < len(rounds):
+            names = ", ".join(_name(mention, colours) for mention in _looked_at(each))
+            cards.append(f'<li class="link">looked again at: {names}</li>')
+    end = STOP_REASONS[report.trace.stop_reason]
+    return f'<ol class="chain">{"".join(cards)}<li class="end">{end}</li></ol>'
+
+
+def _organ_colours(report: Report) -> Colours:
+    """One colour an organ, in the order in which the chain names them."""
+    labels = dict.fromkeys(mention.label for each in report.trace.rounds for mention in each.organs)
+    return {label: organ_colour(rank) for rank, label in enumerate(labels)}
+
+
+def _round(report: Report, number: int, each: Round, colours: Colours) -> str:
+    cut = "" if each.complete else '<p class="cut">This round was cut at its token limit.</p>'
+    pictures = [_organ_pictures(report, mention, colours) for mention in _looked_at(each)]
+    if number == 1 and not pictures:
+        pictures = [_figure(report, (), (0, 0, 0), "<strong>Whole scan</strong>: middle slices.")]
+    return f"""<li class="round"><article>
+<h3>Round {number}</h3>
+<p class="free-text">{_marked(each, colours)}</p>
+{cut}{_other_organs(each, colours)}
+{"".join(pictures)}
+</article></li>
+"""
+
+
+def _looked_at(each: Round) -> list[OrganMention]:
+    """The organs that the next round looked at, each once."""
+    seen = {m.label: m for m in reversed(each.organs) if m.outcome == "looked_at"}
+    return list(reversed(seen.values()))
+
+
+def _marked(each: Round, colours: Colours) -> str:
+    """The round's text with the words that name organs marked; where two overlap, only the one
+    that begins first (then the longer)."""
+    named: dict[tuple[int, int], list[OrganMention]] = {}
+    for mention in each.organs:
+        named.setdefault(mention.span, []).append(mention)
+    pieces, done = [], 0
+    for start, end in sorted(named, key=lambda span: (span[0], -span[1])):
+        if done <= start < end:
+            pieces.append(_text(each.text[done:start]))
+            pieces.append(_mark(each.text[start:end], named[start, end], colours))
+            done = end
+    return "".join(pieces) + _text(each.text[done:])
+
+
+def _mark(words: str, mentions: list[OrganMention], colours: Colours) -> str:
+    """One mark; "kidneys" names two organs, whose colours share its underline."""
+    title = ", ".join(f"{display_name(m.label)} ({OUTCOMES[m.outcome]})" for m in mentions)
+    share = 100 / len(mentions)
+    stops = ", ".join(
+        f"{_rgb(colours[mention.label])} {rank * share:.0f}% {(rank + 1) * share:.0f}%"
+        for rank, mention in enumerate(mentions)
+    )
+    tint = _rgb(colours[mentions[0].label], alpha=0.18)
+    style = f"--tint:{tint};--line:linear-gradient(to right, {stops})"
+    return f'<mark style="{style}" title="{escape(title)}">{_text(words)}</mark>'
+
+
+def _text(text: str) -> str:
+    """Escaped, and the tags around the reasoning set back."""
+    return _THINKING_TAG.sub(r'<span class="tag">\g<0></span>', escape(text))
+
+
+def _other_organs(each: Round, colours: Colours) -> str:
+    """The organs that were named but not looked at, and why."""
+    looked_at = {mention.label for mention in _looked_at(each)}
+    reasons = dict.fromkeys(
+        f"{_name(mention, colours)} ({OUTCOMES[mention.outcome]})"
+        for mention in each.organs
+        if mention.label not in looked_at
+    )
+    return f'<p class="others">Also named: {", ".join(reasons)}.</p>' if reasons else ""
+
+
+def _organ_pictures(report: Report, mention: OrganMention, colours: Colours) -> str:
+    caption = f"<strong>{_name(mention, colours)}</strong>"
+    box = report.box_mm(mention)
+    if box is not None:
+        edges = zip("xyz", box[:3], box[3:], strict=True)
+        extent = ", ".join(f"{axis} {low:.0f} to {high:.0f}" for axis, low, high in edges)
+        cells = len(mention.cells)
+        caption += f": {cells} cell{'s' * (cells != 1)} within {extent} mm (RAS+)."
+    if mention.abnormal_probability is not None:
+        caption += (
+            f" Abnormal: {mention.abnormal_probability:.0%}, model's estimate, not a diagnosis."
+        )
+    return _figure(report, mention.cells, colours[mention.label], caption)
+
+
+def _figure(report: Report, cells: tuple[int, ...], colour: Colour, caption: str) -> str:
+    mask = cell_mask(cells, report.cells, report.transform.grid)
+    pictures = planes(report.image, report.transform.to_world, mask, colour)
+    shown = "\n".join(_picture(picture) for picture in pictures)
+    widths = sum(picture.width for picture in pictures)
+    limit = TALLEST_REM * widths / max(picture.height for picture in pictures)
+    return f"""<figure>
+<div class="planes" style="max-width:{limit:.0f}rem">
+{shown}
+</div>
+<figcaption>{caption}</figcaption>
+</figure>
+"""
+
+
+def _picture(picture: Picture) -> str:
+    places = ("left", "right", "top", "bottom")
+    sides = "".join(
+        f'<span class="side {place}">{side}</span>'
+        for place, side in zip(places, picture.sides, strict=True)
+    )
+    # Equal mm per pixel in all three: their widths share the row by their pixels.
+    return (
+        f'<div class="plane" style="flex-grow:{picture.width}">'
+        f'<div class="slice"><img src="{picture.uri}" alt="{picture.plane} slice" '
+        f'width="{picture.width}" height="{picture.height}">{sides}</div>'
+        f"<span>{picture.plane}</span></div>"
+    )
+
+
+def _name(mention: OrganMention, colours: Colours) -> str:
+    style = f"--organ:{_rgb(colours[mention.label])}"
+    return f'<span class="organ" style="{style}">{escape(display_name(mention.label))}</span>'
+
+
+def _rgb(colour: Colour, alpha: float = 1.0) -> str:
+    red, green, blue = colour
+    return f"rgba({red}, {green}, {blue}, {alpha:g})"
+
+
+def _details(report: Report) -> str:
+    run = {
+        "device": report.device,
+        "seed": report.seed,
+        "weights (sha256)": report.weights_sha256,
+    }
+    tokens = {
+        f"round {number}": f"{each.tokens_in} read, {each.tokens_out} written, "
+        f"mean log-probability {each.mean_log_probability:.2f}"
+        for number, each in enumerate(report.trace.rounds, start=1)
+    }
+    seconds = {stage: f"{value:.2f} s" for stage, value in report.seconds.items()}
+    return f"""<details>
+<summary>How this was made: time, tokens, preprocessing, versions</summary>
+{_table("Run", run)}
+{_table("Time", seconds)}
+{_table("Tokens", tokens)}
+{_table("Preprocessing", report.to_dict()["preprocessing"])}
+{_table("Versions", report.versions)}
+</details>"""
+
+
+def _table(title: str, values: dict) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(str(key))}</th><td>{escape(_cell(value))}</td></tr>'
+        for key, value in values.items()
+    )
+    return f"<table><caption>{title}</caption>{rows}</table>"
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,180 @@
+"""The folder of one CT series in DICOM -> Volume.
+
+Headers first, for all files; only a sound stack of slices has its pixels read. Geometry comes from
+ImagePositionPatient and ImageOrientationPatient alone: InstanceNumber and file names say nothing
+about place. pydicom is only spoken to in `_header` and `_pixels`, where whatever it raises becomes
+one line and its warnings, which are about values nobody uses here, are silenced.
+"""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.filereader import read_file_meta_info
+from pydicom.pixels import get_decoder
+from pydicom.uid import (
+    UID,
+    DeflatedExplicitVRLittleEndian,
+    EnhancedCTImageStorage,
+    MediaStorageDirectoryStorage,
+)
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.checks import check_affine, check_shape
+from tumorchain_jax.scan.slices import Slice, affine, checked_stack
+from tumorchain_jax.scan.volume import Volume
+
+# Objects made from a scan and often kept beside it; they hold no slice of it.
+COMPANIONS = {"SEG", "RTSTRUCT", "RTPLAN", "RTDOSE", "SR", "PR", "KO", "REG", "DOC"}
+EXPORT_AGAIN = "export the series again with complete headers"
+
+
+def read_dicom(folder: Path) -> Volume:
+    """Read the one CT series in a folder (not its subfolders), in HU, float32.
+
+    Files that are not DICOM, and segmentations or reports beside the scan, are passed over.
+
+    Raises:
+        InputError: on anything that is not one evenly spaced, untilted stack of CT slices.
+    """
+    slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
+    if not slices:
+        mend = "give the folder that holds the slices themselves"
+        raise InputError(folder, "files", "no DICOM slice", "the files of a CT series", mend)
+    slices = checked_stack(folder, slices)
+    to_world = affine(slices)
+    shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
+    check_affine(folder, to_world)
+    voxels = np.empty(shape[::-1], np.float32)
+    for plane, header in zip(voxels, slices, strict=True):
+        plane[:] = _pixels(header)
+        plane *= header.slope
+        plane += header.intercept
+    return Volume(voxels.transpose(2, 1, 0), to_world, str(folder))
+
+
+def _is_dicom(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM"
+
+
+def _header(path: Path) -> Slice | None:
+    """The slice a file holds, None for a file that holds none; its pixels are not read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if not _is_dicom(path):
+                return None
+            meta = read_file_meta_info(path)
+            if meta.get("MediaStorageSOPClassUID") == MediaStorageDirectoryStorage:
+                return None
+            _check_syntax(path, UID(meta.get("TransferSyntaxUID", "")))
+            return _slice(path, pydicom.dcmread(path, stop_before_pixels=True))
+    except InputError:
+        raise
+    except Exception as error:
+        found = f"a damaged header ({type(error).__name__})"
+        raise InputError(path, "file", found, "a DICOM file", "copy the series again") from error
+
+
+def _check_syntax(path: Path, syntax: UID) -> None:
+    """The encoding must be one that can be decoded here and that cannot inflate without bound."""
+    try:
+        known = syntax != DeflatedExplicitVRLittleEndian and get_decoder(syntax).is_available
+    except NotImplementedError:
+        known = False
+    if not known:
+        found = f"{syntax.name:.60}" if syntax else "none"
+        expected = "uncompressed, RLE or JPEG 2000"
+        mend = "decompress the series first, e.g. with `gdcmconv --raw` or `dcmdjpeg`"
+        raise InputError(path, "TransferSyntaxUID", found, expected, mend)
+
+
+def _slice(path: Path, data: Dataset) -> Slice | None:
+    modality = str(data.get("Modality", "none"))
+    if modality in COMPANIONS:
+        return None
+    if modality != "CT":
+        mend = "give a folder with one CT series"
+        raise InputError(path, "Modality", f"{modality:.16}", "CT", mend)
+    if (
+        data.get("SOPClassUID") == EnhancedCTImageStorage
+        or int(data.get("NumberOfFrames") or 1) > 1
+    ):
+        mend = "convert the enhanced CT to one file a slice, or to NIfTI"
+        raise InputError(path, "NumberOfFrames", "a multi-frame image", "one slice a file", mend)
+    if "LOCALIZER" in (data.get("ImageType") or ()):
+        mend = "remove the localizer (scout) from the folder"
+        raise InputError(path, "ImageType", "LOCALIZER", "axial slices", mend)
+    if data.get("SamplesPerPixel", 1) != 1:
+        found = f"{data.SamplesPerPixel} colours"
+        raise InputError(path, "SamplesPerPixel", found, "1", "remove pictures from the folder")
+    position = _numbers(path, data, "ImagePositionPatient", 3)
+    directions = _numbers(path, data, "ImageOrientationPatient", 6)
+    spacing = _numbers(path, data, "PixelSpacing", 2)
+    slope = float(_numbers(path, data, "RescaleSlope", 1)[0])
+    if slope == 0:
+        raise InputError(path, "RescaleSlope", "0", "a slope that scales", EXPORT_AGAIN)
+    return Slice(
+        path=path,
+        series=str(data.get("SeriesInstanceUID", "")),
+        rows=int(_numbers(path, data, "Rows", 1)[0]),
+        columns=int(_numbers(path, data, "Columns", 1)[0]),
+        position=position,
+        along_row=directions[:3],
+        along_column=directions[3:],
+        row_spacing=float(spacing[0]),
+        column_spacing=float(spacing[1]),
+        slope=slope,
+        intercept=float(_numbers(path, data, "RescaleIntercept", 1)[0]),
+    )
+
+
+def _numbers(path: Path, data: Dataset, keyword: str, count: int) -> np.ndarray:
+    """The `count` finite numbers that an element must hold."""
+    expected = "a number" if count == 1 else f"{count} numbers"
+    if data.get(keyword) in (None, ""):
+        raise InputError(path, keyword, "nothing", expected, EXPORT_AGAIN)
+    try:
+        numbers = np.atleast_1d(np.asarray(data.get(keyword), np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputError(path, keyword, "text", expected, EXPORT_AGAIN) from error
+    if numbers.shape != (count,) or not np.isfinite(numbers).all():
+        raise InputError(path, keyword, f"{numbers.tolist()!s:.60}", expected, EXPORT_AGAIN)
+    return numbers
+
+
+def _pixels(header: Slice) -> np.ndarray:
+    """`[rows, columns]` stored values of one slice."""
+    expected = f"{header.rows} x {header.columns} pixels"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = pydicom.dcmread(header.path)
+            if not data.file_meta.TransferSyntaxUID.is_compressed:
+                _check_length(header, data)
+            pixels = data.pixel_array
+    except InputError:
+        raise
+    except Exception as error:
+        found = f"what cannot be decoded ({type(error).__name__})"
+        raise InputError(
+            header.path, "PixelData", found, expected, "copy the series again"
+        ) from error
+    if pixels.shape != (header.rows, header.columns):
+        found = f"an array of {pixels.shape}"
+        raise InputError(header.path, "PixelData", found, expected, "copy the series again")
+    return pixels
+
+
+def _check_length(header: Slice, data: Dataset) -> None:
+    """pydicom would read surplus bytes as more frames."""
+    size = header.rows * header.columns * data.BitsAllocated // 8
+    if len(data.PixelData) not in (size, size + size % 2):
+        found = f"{len(data.PixelData)} bytes"
+        mend = "copy the series again"
+        raise InputError(header.path, "PixelData", found, f"{size} bytes", mend)

@@ -1,0 +1,146 @@
+"""NIfTI-1 and NIfTI-2 single files, read with distrust.
+
+nibabel parses the header fields; the checks and the reading are done here, because nibabel repairs
+some bad headers in silence, guesses a frame where none is given, and allocates by what the header
+claims.
+"""
+
+import gzip
+import math
+import zlib
+from io import BufferedIOBase
+from pathlib import Path
+
+import numpy as np
+from nibabel.nifti1 import Nifti1Header
+from nibabel.nifti2 import Nifti2Header
+from nibabel.spatialimages import HeaderDataError
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.checks import check_affine, check_dtype, check_shape, check_spacing
+from tumorchain_jax.scan.volume import Volume
+
+CHUNK = 2**24
+HEADERS = {348: Nifti1Header, 540: Nifti2Header}
+WHOLE_FILE = "a whole NIfTI file"
+COPY_AGAIN = "copy or convert the scan again"
+
+
+def read_nifti(path: Path) -> Volume:
+    """One 3D volume from a `.nii` or `.nii.gz`.
+
+    Voxels keep their integer type where the header scales nothing; all else becomes float32.
+    """
+    try:
+        # What is not finite is refused by the checks: numpy need not warn of it as well.
+        with np.errstate(over="ignore", invalid="ignore"), _open(path) as stream:
+            return _read(path, stream)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
+
+
+def _open(path: Path) -> BufferedIOBase:
+    """The file's bytes, unpacked if they are packed, whatever the name says."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else path.open("rb")
+
+
+def _read(path: Path, stream: BufferedIOBase) -> Volume:
+    header = _header(path, stream)
+    shape = _shape(path, header)
+    dtype = _dtype(path, header)
+    affine = _affine(path, header)
+    slope, inter = _scaling(path, header)
+    size = math.prod(shape) * dtype.itemsize
+    stream.seek(_offset(path, header, size, packed=isinstance(stream, gzip.GzipFile)))
+    raw = np.frombuffer(_read_bytes(path, stream, size), dtype).reshape(shape, order="F")
+    if dtype.kind == "f" or (slope, inter) != (1, 0):
+        raw = raw.astype(np.float32) * np.float32(slope) + np.float32(inter)
+    return Volume(raw.astype(raw.dtype.newbyteorder("="), copy=False), affine, str(path))
+
+
+def _header(path: Path, stream: BufferedIOBase) -> Nifti1Header:
+    start = stream.read(4)
+    for endianness in "<>":
+        (size,) = np.frombuffer(start, f"{endianness}i4") if len(start) == 4 else (0,)
+        if size in HEADERS:
+            block = start + stream.read(size - 4)
+            if len(block) < size:
+                raise InputError(path, "header", f"{len(block)} bytes", WHOLE_FILE, COPY_AGAIN)
+            header = HEADERS[size](block, endianness, check=False)
+            if bytes(header["magic"])[:2] != b"n+":
+                found = f"magic {bytes(header['magic'])!r}"
+                raise InputError(path, "header", found, WHOLE_FILE, COPY_AGAIN)
+            return header
+    raise InputError(path, "header", "no NIfTI header", WHOLE_FILE, COPY_AGAIN)
+
+
+def _shape(path: Path, header: Nifti1Header) -> tuple[int, int, int]:
+    axes, *sizes = header["dim"].tolist()
+    if not 1 <= axes <= 7:
+        raise InputError(path, "dim", f"{axes} axes", "3", COPY_AGAIN)
+    return check_shape(path, tuple(sizes[:axes]))
+
+
+def _dtype(path: Path, header: Nifti1Header) -> np.dtype:
+    try:
+        dtype = header.get_data_dtype()
+    except KeyError as error:
+        code = int(header["datatype"])
+        mend = "convert the scan to int16 or float32"
+        raise InputError(path, "datatype", f"code {code}", "integers or floats", mend) from error
+    check_dtype(path, dtype)
+    return dtype
+
+
+def _affine(path: Path, header: Nifti1Header) -> np.ndarray:
+    check_spacing(path, "pixdim", header["pixdim"][1:4])
+    if max(header["sform_code"], header["qform_code"]) <= 0:
+        found = "sform_code and qform_code 0"
+        mend = "export the scan again with its orientation"
+        raise InputError(path, "affine", found, "a known orientation", mend)
+    if header["pixdim"][0] not in (-1, 1):
+        header["pixdim"][0] = 1  # the standard's reading of any other value
+    try:
+        affine = header.get_best_affine()
+    except (HeaderDataError, ValueError) as error:
+        mend = "export the scan again with its orientation"
+        raise InputError(path, "qform", f"{error}", "a rotation", mend) from error
+    check_affine(path, affine)
+    return affine
+
+
+def _scaling(path: Path, header: Nifti1Header) -> tuple[float, float]:
+    try:
+        slope, inter = header.get_slope_inter()
+    except HeaderDataError as error:
+        found = f"scl_inter {float(header['scl_inter']):g}"
+        mend = "export the scan again with its scaling"
+        raise InputError(path, "scaling", found, "a finite number", mend) from error
+    return (1.0, 0.0) if slope is None else (slope, inter)
+
+
+def _offset(path: Path, header: Nifti1Header, size: int, packed: bool) -> int:
+    """Where the voxels begin; checked against the file's size when that tells anything."""
+    offset, least = float(header["vox_offset"]), int(header["sizeof_hdr"])
+    most = path.stat().st_size
+    if not least <= offset <= (CHUNK if packed else most):
+        found = f"vox_offset {offset:g} in a file of {most} bytes"
+        raise InputError(path, "vox_offset", found, f"{least} or more within the file", COPY_AGAIN)
+    if not packed and offset + size > most:
+        found = f"{most} bytes"
+        raise InputError(path, "data", found, f"{int(offset) + size} bytes", COPY_AGAIN)
+    return int(offset)
+
+
+def _read_bytes(path: Path, stream: BufferedIOBase, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        chunk = stream.read(min(CHUNK, size - len(data)))
+        if not chunk:
+            found = f"{len(data)} bytes of voxels"
+            raise InputError(path, "data", found, f"{size} bytes", COPY_AGAIN)
+        data += chunk
+    stream.read(1)  # at the end of a packed file this verifies its checksum
+    return data

@@ -1,0 +1,32 @@
+"""The one geometry type: voxels and where they lie in the patient."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A 3D image and its place in the patient.
+
+    Attributes:
+        voxels: `[I, J, K]`; HU (float32) for a CT, organ ids (integer) for a label map.
+        affine: float64 `[4, 4]`; voxel index (i, j, k, 1) -> millimetres in the NIfTI world
+            frame RAS+: x grows to the patient's Right, y to Anterior, z to Superior.
+        source: where it came from, for messages.
+    """
+
+    voxels: np.ndarray
+    affine: np.ndarray
+    source: str = "array"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        i, j, k = self.voxels.shape
+        return i, j, k
+
+    @property
+    def spacing(self) -> tuple[float, float, float]:
+        """Millimetres between voxel centres along i, j, k."""
+        i, j, k = np.linalg.norm(self.affine[:3, :3], axis=0)
+        return float(i), float(j), float(k)

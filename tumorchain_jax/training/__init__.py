@@ -1,0 +1,1 @@
+"""Training on one process: loss, optimizer, step, loop, checkpoint, metrics."""

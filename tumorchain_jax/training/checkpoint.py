@@ -1,0 +1,155 @@
+"""Checkpoints: Orbax while training, a folder of safetensors to keep.
+
+An exported checkpoint is a folder that needs nothing else:
+
+    config.json        model, preprocessing, history
+    model.safetensors  float32 parameters by path, decoder layers stacked
+    tokenizer.json
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orbax.checkpoint as ocp
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from tumorchain_jax.data.chat import History
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.step import TrainState
+
+
+class Checkpoints:
+    """The numbered checkpoints of a run; an unfinished one is never listed."""
+
+    def __init__(self, workdir: Path, every: int, keep: int):
+        options = ocp.CheckpointManagerOptions(save_interval_steps=every, max_to_keep=keep)
+        self._manager = ocp.CheckpointManager((workdir / "checkpoints").absolute(), options=options)
+
+    def restore(self, state: TrainState) -> TrainState:
+        """The latest checkpoint, shaped and placed like `state`; `state` itself if there is none.
+
+        Raises:
+            InputError: the checkpoint is of another configuration.
+        """
+        step = self._manager.latest_step()
+        if step is None:
+            return state
+        try:
+            return self._manager.restore(step, args=ocp.args.StandardRestore(state))
+        except (ValueError, KeyError) as error:
+            raise InputError(
+                self._manager.directory,
+                "checkpoint",
+                str(error).split("\n")[0],
+                "the state of this configuration",
+                "resume with the configuration it was trained with, or name another workdir",
+            ) from error
+
+    def save(self, state: TrainState, force: bool = False) -> None:
+        """Save if the step is due (or `force`), in the background."""
+        step = int(state.step)
+        if step not in self._manager.all_steps():
+            self._manager.save(step, args=ocp.args.StandardSave(state), force=force)
+
+    def close(self) -> None:
+        """Wait for what is being written."""
+        self._manager.wait_until_finished()
+        self._manager.close()
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A checkpoint folder, read.
+
+    Attributes:
+        params: numpy arrays by path.
+        sha256: of `model.safetensors`.
+    """
+
+    model: TumorChainConfig
+    preprocess: PreprocessConfig
+    history: History
+    params: dict[str, np.ndarray]
+    tokenizer: Tokenizer
+    sha256: str
+
+
+def export(
+    folder: Path,
+    model: TumorChainConfig,
+    preprocess: PreprocessConfig,
+    history: History,
+    params: Mapping[str, Any],
+    tokenizer: Tokenizer,
+) -> None:
+    """Write a checkpoint folder; it appears whole, by rename, in place of an older one."""
+    part = folder.with_name(f".{folder.name}.{os.getpid()}")
+    part.mkdir(parents=True)
+    config = {"model": model.to_dict(), "preprocess": asdict(preprocess), "history": history}
+    (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
+    save_file(arrays, part / "model.safetensors", metadata={"format": "np"})
+    tokenizer.save(part)
+    if folder.exists():
+        shutil.rmtree(folder)
+    part.rename(folder)
+
+
+def load_exported(folder: Path) -> Exported:
+    """Read a checkpoint folder and hold it against its own configuration.
+
+    Raises:
+        InputError: a file is missing, damaged, or the weights are of another configuration.
+    """
+    path = folder / "model.safetensors"
+    for needed in (folder / "config.json", path):
+        if not needed.is_file():
+            raise InputError(
+                folder,
+                needed.name,
+                "none",
+                "a checkpoint folder with config.json, model.safetensors and tokenizer.json",
+                "name the folder that `tumorchain train` wrote as WORKDIR/export",
+            )
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        model = TumorChainConfig.from_dict(config["model"])
+        preprocess = PreprocessConfig(
+            **{**config["preprocess"], "grid": tuple(config["preprocess"]["grid"])}
+        )
+        history: History = config["history"]
+        params = load_file(path)
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise InputError(
+            folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
+        ) from error
+    tokenizer = Tokenizer.load(folder)
+    _check_shapes(folder, model, params)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Exported(model, preprocess, history, params, tokenizer, digest)
+
+
+def _check_shapes(folder: Path, model: TumorChainConfig, params: dict[str, np.ndarray]) -> None:
+    expected = {path: tuple(leaf.shape) for path, leaf in abstract_params(model).items()}
+    found = {path: leaf.shape for path, leaf in params.items()}
+    if found == expected:
+        return
+    path = next(p for p in sorted(expected | found) if expected.get(p) != found.get(p))
+    raise InputError(
+        folder / "model.safetensors",
+        path,
+        str(found.get(path, "no such weight")),
+        str(expected.get(path, "no such weight")) + " by config.json",
+        "put the weights and the configuration of one and the same model together",
+    )

@@ -1,0 +1,74 @@
+"""One optimizer step as one compiled program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from tumorchain_jax.models.tumorchain import TumorChain
+from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
+
+
+class TrainState(flax.struct.PyTreeNode):
+    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`."""
+
+    step: Int[Array, ""]
+    trained: dict[str, Any]
+    frozen: dict[str, Any]
+    optimizer: Any
+
+
+Metrics = dict[str, Float[Array, ""]]
+
+
+def make_step(
+    model: TumorChain,
+    optimizer: optax.GradientTransformation,
+    alpha: float,
+    accumulation: int,
+) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+    """The jitted update; the state it is given is consumed.
+
+    The gradient of a batch does not depend on `accumulation`, into how many parts it is cut: the
+    means of Eq. 8 are over the whole batch.
+    """
+
+    def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        tokens, organs = totals(batch)
+
+        def loss(trained: dict, part: Batch) -> tuple[Float[Array, ""], Sums]:
+            sums = loss_sums(model, unflatten(state.frozen | trained), part)
+            return hybrid_loss(sums, tokens, organs, alpha), sums
+
+        def accumulate(carry: Any, part: Batch) -> tuple[Any, None]:
+            (_, sums), gradient = jax.value_and_grad(loss, has_aux=True)(state.trained, part)
+            return jax.tree.map(jnp.add, carry, (gradient, sums)), None
+
+        if accumulation == 1:
+            (_, sums), gradient = jax.value_and_grad(loss, has_aux=True)(state.trained, batch)
+        else:
+            zeros = (jax.tree.map(jnp.zeros_like, state.trained), Sums(*[jnp.zeros(())] * 6))
+            (gradient, sums), _ = jax.lax.scan(accumulate, zeros, split(batch, accumulation))
+
+        updates, new_optimizer = optimizer.update(gradient, state.optimizer, state.trained)
+        metrics = {
+            "loss": hybrid_loss(sums, tokens, organs, alpha),
+            "text_loss": sums.token_loss / jnp.maximum(tokens, 1),
+            "token_accuracy": sums.token_hits / jnp.maximum(tokens, 1),
+            "organ_loss": sums.organ_loss / jnp.maximum(organs, 1),
+            "organ_accuracy": sums.organ_hits / jnp.maximum(organs, 1),
+            "gradient_norm": optax.global_norm(gradient),
+        }
+        new_state = state.replace(
+            step=state.step + 1,
+            trained=optax.apply_updates(state.trained, updates),
+            optimizer=new_optimizer,
+        )
+        return new_state, metrics
+
+    return jax.jit(update, donate_argnums=0)
