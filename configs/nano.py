@@ -20,10 +20,10 @@ def get_config() -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.folder = ""  # empty: WORKDIR/data
-    config.data.phantoms = 4000  # made on the first run; 0 takes the folder as it is
+    config.data.phantoms = 3000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
     config.data.rows = 4
-    config.data.length = 440
+    config.data.length = 400
 
     config.steps = 1600
     config.batch_size = 4

@@ -8,7 +8,6 @@ from scipy.special import erf
 
 from tumorchain_jax.models.projector import Projector, ProjectorConfig, pool_cells
 
-KEY = jax.random.key(0)
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
@@ -17,14 +16,12 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_projector_is_linear_activation_linear(activation: str) -> None:
-    x = jax.random.normal(KEY, (2, 3, 8))
-    model = Projector(ProjectorConfig(activation), 5)
-    rng, shapes = np.random.default_rng(0), nn.unbox(jax.eval_shape(model.init, KEY, x))
+    model, rng = Projector(ProjectorConfig(activation), 5), np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 8), np.float32)
+    shapes = nn.unbox(jax.eval_shape(model.init, jax.random.key(0), x))
     params = jax.tree.map(lambda p: rng.standard_normal(p.shape, np.float32), shapes)
     first, second = params["params"]["linear1"], params["params"]["linear2"]
-    hidden = ACTIVATIONS[activation](
-        np.asarray(np.asarray(x) @ first["kernel"] + first["bias"], np.float64)
-    )
+    hidden = ACTIVATIONS[activation](np.float64(x @ first["kernel"] + first["bias"]))
     expected = hidden @ second["kernel"] + second["bias"]
     np.testing.assert_allclose(jax.jit(model.apply)(params, x), expected, atol=1e-5)
 
@@ -40,7 +37,7 @@ def test_pooled_cells_are_block_means_in_raster_order() -> None:
 
 
 def test_pool_of_one_keeps_every_cell() -> None:
-    cells = jax.random.normal(KEY, (1, 12, 3))
+    cells = jnp.arange(36.0).reshape(1, 12, 3)
     np.testing.assert_array_equal(pool_cells(cells, (2, 2, 3), 1), cells)
 
 

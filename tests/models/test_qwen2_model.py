@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -32,16 +33,20 @@ TINY = Qwen2Config(
     rope_theta=1e4,
 )
 LORA = LoRA((".*/(q_proj|down_proj)",), rank=2)
-TOKENS = jax.random.randint(KEY, (3, 12), 0, TINY.vocab_size)
+TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, TINY.vocab_size, (3, 12)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation() -> Iterator[None]:
+    """Compiling takes most of the time of these tests, and it halves that."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def whole(decoder: Decoder, tokens: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     hidden, layers = decoder(decoder.embed(tokens))
     return hidden, layers, decoder.logits(hidden)
-
-
-def run(decoder: Decoder, params: dict) -> tuple[jax.Array, jax.Array, jax.Array]:
-    return jax.jit(partial(decoder.apply, method=whole))({"params": params}, TOKENS)
 
 
 def shapes(decoder: Decoder) -> dict:
@@ -56,34 +61,43 @@ def random_params(decoder: Decoder) -> dict:
     return jax.tree.map(draw, shapes(decoder))
 
 
+run = jax.jit(partial(Decoder(TINY).apply, method=whole))
+step = jax.jit(partial(Decoder(TINY, unrolled=True).apply, method="extend"))
+
+
 @pytest.fixture(scope="module")
 def params() -> dict:
     return random_params(Decoder(TINY))
 
 
-@pytest.mark.parametrize("lora", [None, LORA], ids=["plain", "lora"])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_unrolled_equals_scanned_in_outputs_and_gradients(tied: bool, lora: LoRA | None) -> None:
+def test_unrolled_equals_scanned(tied: bool) -> None:
     config = replace(TINY, tie_word_embeddings=tied)
-    scanned, unrolled = Decoder(config, lora), Decoder(config, lora, unrolled=True)
+    scanned, unrolled = Decoder(config, LORA), Decoder(config, LORA, unrolled=True)
     params = random_params(scanned)
     assert jax.tree.structure(unroll(params)) == jax.tree.structure(shapes(unrolled))
-
-    def loss(decoder: Decoder, params: dict) -> tuple[jax.Array, tuple]:
-        outputs = decoder.apply({"params": params}, TOKENS, method=whole)
-        return (outputs[2] ** 2).mean(), outputs
-
-    one, one_gradient = jax.jit(jax.grad(partial(loss, scanned), has_aux=True))(params)[::-1]
-    two, two_gradient = jax.jit(jax.grad(partial(loss, unrolled), has_aux=True))(unroll(params))[
-        ::-1
-    ]
+    one = jax.jit(partial(scanned.apply, method=whole))({"params": params}, TOKENS)
+    two = jax.jit(partial(unrolled.apply, method=whole))({"params": unroll(params)}, TOKENS)
     for got, expected in zip(two, one, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-    two_gradient, one_gradient = flatten(two_gradient), flatten(unroll(one_gradient))
-    for path, expected in one_gradient.items():
-        assert np.abs(expected).max() > 0, path
-        scale = float(np.abs(expected).max())
-        np.testing.assert_allclose(two_gradient[path], expected, atol=1e-4 * scale, err_msg=path)
+
+
+def test_unrolled_equals_scanned_in_gradients() -> None:
+    scanned, unrolled = Decoder(TINY, LORA), Decoder(TINY, LORA, unrolled=True)
+    params = random_params(scanned)
+
+    def gradient(decoder: Decoder, params: dict) -> dict:
+        def loss(params: dict) -> jax.Array:
+            *_, logits = decoder.apply({"params": params}, TOKENS, method=whole)
+            return (logits**2).mean()
+
+        return jax.jit(jax.grad(loss))(params)
+
+    got = flatten(gradient(unrolled, unroll(params)))
+    for path, expected in flatten(unroll(gradient(scanned, params))).items():
+        largest = np.abs(expected).max()
+        assert largest > 0, path
+        assert np.abs(got[path] - expected).max() < 1e-3 * largest, path
 
 
 def test_lora_adds_only_the_named_parameters() -> None:
@@ -97,18 +111,10 @@ def test_lora_adds_only_the_named_parameters() -> None:
     assert plain.items() <= adapted.items()
 
 
-def test_lora_starts_silent() -> None:
-    adapted = Decoder(TINY, LORA)
-    init = jax.jit(partial(adapted.init, method=whole))(KEY, TOKENS)
-    both = nn.unbox(init)["params"]
-    for with_lora, without in zip(run(adapted, both), run(Decoder(TINY), both), strict=True):
-        np.testing.assert_array_equal(with_lora, without)
-
-
 def test_the_future_is_not_seen(params: dict) -> None:
-    changed = TOKENS.at[:, 7].set((TOKENS[:, 7] + 1) % TINY.vocab_size)
-    apply = jax.jit(partial(Decoder(TINY).apply, method=whole))
-    before, after = (apply({"params": params}, tokens)[0] for tokens in (TOKENS, changed))
+    changed = np.array(TOKENS)
+    changed[:, 7] = (changed[:, 7] + 1) % TINY.vocab_size
+    before, after = (run({"params": params}, tokens)[0] for tokens in (TOKENS, changed))
     moved = np.abs(before - after).max(-1) > 0
     assert not moved[:, :7].any()
     assert moved[:, 7:].all()
@@ -119,7 +125,6 @@ LENGTHS = (12, 5, 9)
 
 def read(params: dict, pieces: list[tuple[jax.Array, jax.Array]]) -> tuple[np.ndarray, tuple, list]:
     """Hidden states of all embeddings read piece by piece, the cache, the lengths."""
-    step = jax.jit(partial(Decoder(TINY, unrolled=True).apply, method="extend"))
     cache, length = empty_cache(TINY, 3, max(LENGTHS), jnp.float32), jnp.zeros(3, jnp.int32)
     outputs = []
     for embeddings, valid in pieces:
@@ -145,7 +150,7 @@ def test_reading_in_pieces_equals_the_whole_sequence(params: dict) -> None:
     embeddings, valid = scattered(params, pad=np.nan)
     pieces = [(embeddings[:, i : i + 5], valid[:, i : i + 5]) for i in range(0, 20, 5)]
     hidden, cache, lengths = read(params, pieces)
-    expected = np.asarray(run(Decoder(TINY), params)[0])
+    expected = np.asarray(run({"params": params}, TOKENS)[0])
     assert lengths == list(LENGTHS)
     for row, length in enumerate(LENGTHS):
         got = hidden[row, np.asarray(valid)[row]]
@@ -158,8 +163,8 @@ def test_reading_in_pieces_equals_the_whole_sequence(params: dict) -> None:
 
 def test_one_piece_equals_many(params: dict) -> None:
     embeddings, valid = scattered(params, pad=0.0)
-    single = [(embeddings[:, i : i + 1], valid[:, i : i + 1]) for i in range(20)]
-    many, many_cache, _ = read(params, single)
+    pieces = [(embeddings[:, i : i + 5], valid[:, i : i + 5]) for i in range(0, 20, 5)]
+    many, many_cache, _ = read(params, pieces)
     one, one_cache, _ = read(params, [(embeddings, valid)])
     np.testing.assert_allclose(one[valid], many[valid], rtol=1e-4, atol=1e-5)
     for got, expected in zip(jax.tree.leaves(one_cache), jax.tree.leaves(many_cache), strict=True):
@@ -190,23 +195,24 @@ def test_empty_cache_has_its_own_arrays() -> None:
 
 
 def test_rotation_pairs_halves_and_depends_on_distance_alone() -> None:
+    turn = jax.jit(partial(rotate, theta=1e4))
     x = np.zeros((1, 2, 1, 6), np.float32)
-    x[0, 1, 0, [0, 1, 2]] = 1
-    turned = rotate(jnp.asarray(x), jnp.array([[0, 5]]), 1e4)
+    x[0, 1, 0, :3] = 1
     angles = 5 / 1e4 ** (np.arange(3) / 3)
     expected = np.concatenate([np.cos(angles), np.sin(angles)])
-    np.testing.assert_allclose(turned[0, 1, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(turn(x, np.array([[0, 5]]))[0, 1, 0], expected, atol=1e-6)
 
-    q, k = jax.random.normal(KEY, (2, 1, 1, 1, 6))
-    at = lambda x, position: rotate(x, jnp.array([[position]]), 1e4)[0, 0, 0]  # noqa: E731
-    np.testing.assert_array_equal(at(q, 0), q[0, 0, 0])
-    np.testing.assert_allclose(at(q, 9) @ at(k, 4), at(q, 105) @ at(k, 100), atol=1e-5)
+    x = np.random.default_rng(0).random((1, 2, 1, 6), np.float32)
+    near, far, here = (turn(x, np.array([pair]))[0, :, 0] for pair in ([9, 4], [105, 100], [0, 0]))
+    np.testing.assert_array_equal(here, x[0, :, 0])
+    np.testing.assert_allclose(near[0] @ near[1], far[0] @ far[1], rtol=1e-4)
 
 
 def test_rms_norm_is_float32_inside() -> None:
-    x = 300 * jax.random.normal(KEY, (1, 2, 64), jnp.bfloat16)
-    weight = jax.random.normal(jax.random.key(1), (64,))
-    got = RMSNorm(1e-6, jnp.bfloat16).apply({"params": {"weight": weight}}, x)
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(300 * rng.standard_normal((1, 2, 64)), jnp.bfloat16)
+    weight = rng.standard_normal(64, np.float32)
+    got = jax.jit(RMSNorm(1e-6, jnp.bfloat16).apply)({"params": {"weight": weight}}, x)
     assert got.dtype == jnp.bfloat16
     exact = np.asarray(x, np.float64)
     exact /= np.sqrt((exact**2).mean(-1, keepdims=True) + 1e-6)

@@ -4,22 +4,24 @@ A prompt is a row of positions; each holds a token id and, where it is visual, a
 bank of visual tokens (see `models/tumorchain.py`). The pieces are tokenized one by one, so that a
 turn built here and one built on the device inside the reasoning loop are the same ids.
 
-    system, user: [vision: global tokens] question        -> round 1
-    user: The question requires greater attention to the liver. [vision: ROI tokens]   -> round 2 ...
+    system, user: [vision: global tokens] question                                    -> round 1
+    user: The question requires greater attention to the liver. [vision: ROI tokens]  -> round 2
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tumorchain_jax.data.schema import Record
+import numpy as np
+
+from tumorchain_jax.data.schema import LETTERS, Record
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.scan.organs import display_name
 
 SYSTEM = "You are a helpful assistant."
 TEXT = -1
 History = Literal["all", "latest"]
-Roi = tuple[int, Sequence[int]]
+Roi = tuple[int, Sequence[int] | np.ndarray]
 """An organ and the bank rows of its ROI tokens."""
 
 
@@ -108,12 +110,12 @@ class Chat:
         answer.add([*self.tokenizer.encode(text), self.tokenizer.im_end], target)
         return answer
 
-    def _attend(self, label: int, rows: Sequence[int]) -> Interleaved:
+    def _attend(self, label: int, rows: Sequence[int] | np.ndarray) -> Interleaved:
         prompt = Interleaved()
         prompt.add(self.attention_sentence(label))
         return prompt + self._visual(rows)
 
-    def _visual(self, rows: Sequence[int]) -> Interleaved:
+    def _visual(self, rows: Sequence[int] | np.ndarray) -> Interleaved:
         n, tokenizer = len(rows), self.tokenizer
         tokens = [tokenizer.vision_start, *[tokenizer.image_pad] * n, tokenizer.vision_end]
         return Interleaved(tokens, [TEXT, *map(int, rows), TEXT], [False] * (n + 2))
@@ -121,8 +123,7 @@ class Chat:
 
 def with_choices(question: str, choices: Sequence[str]) -> str:
     """The question, its options lettered below it."""
-    letters = "ABCDEFGHIJ"
-    lines = [f"{letter}. {choice}" for letter, choice in zip(letters, choices, strict=False)]
+    lines = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, choices, strict=False)]
     return "\n".join([question, *lines])
 
 
@@ -130,7 +131,7 @@ def training_rows(
     chat: Chat,
     record: Record,
     global_tokens: int,
-    roi_rows: dict[int, Sequence[int]],
+    roi_rows: Mapping[int, Sequence[int] | np.ndarray],
     history: History,
 ) -> list[Interleaved]:
     """A record as what the decoder sees of it in training.

@@ -83,7 +83,7 @@ def write_phantoms(
         "synthetic": "every scan, lesion and sentence is made up",
         "first_seed": first_seed,
         "count": count,
-        "preprocess": asdict(config) | {"grid": list(config.grid)},
+        "preprocess": preprocess_values(config),
         "vocab_size": vocab_size,
     }
     if (folder / "dataset.json").is_file():
@@ -92,8 +92,9 @@ def write_phantoms(
             raise InputError(
                 folder, "dataset.json", str(found), str(manifest), "name another folder"
             )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
+    else:  # before any shard, so that no other run adds its own to them
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
@@ -101,9 +102,8 @@ def write_phantoms(
     # JAX has threads, so workers are spawned; an executor, unlike a pool, reports a dead worker.
     with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
-    records = read_records(folder)
-    Tokenizer.train(_texts(records), vocab_size).save(folder)
-    _replace(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
+    if not (folder / "tokenizer.json").is_file():
+        Tokenizer.train(_texts(read_records(folder)), vocab_size).save(folder)
 
 
 def _write_shard(
@@ -150,6 +150,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(folder, "dataset.json", "none", "a data set", "make or complete it first")
     return json.loads(path.read_bytes())
+
+
+def preprocess_values(config: PreprocessConfig) -> dict[str, Any]:
+    """How a manifest says what was done to the scans."""
+    return asdict(config) | {"grid": list(config.grid)}
 
 
 def shard_paths(folder: Path, kind: str) -> list[str]:

@@ -44,7 +44,7 @@ def abnormal_organs(patient: Patient) -> np.ndarray:
 
 
 def patient_records(patient: Patient, scan: int) -> list[Record]:
-    """Four records: two of position or report, one yes/no question, one attribute or another yes/no.
+    """Four records: two of position or report, one yes/no question, one attribute or yes/no.
 
     Args:
         scan: the scan's index in the data set.
@@ -123,17 +123,15 @@ class _Writer:
 
     def _think(self, organ: int, begin: str, conclusion: str) -> str:
         if organ and organ == self.organ:
-            findings = describe(self.patient.lesions)
-            thought = (
-                f"First, the {self.answer} shows {findings}. Second, this suggests a tumour of the "
-                f"{self.answer}. Third, pathology should confirm it."
-            )
-        elif organ:
-            thought = (
-                f"First, the {display_name(organ)} looks normal. Second, nothing suggests a tumour."
+            first = f"the {self.answer} shows {describe(self.patient.lesions)}."
+            rest = (
+                f"this suggests a tumour of the {self.answer}. Third, pathology should confirm it."
             )
         else:
-            thought = f"First, {begin.lower() or 'no organ stands out. '}Second, nothing suggests a tumour."
+            normal = f"The {display_name(organ)} looks normal. " if organ else begin
+            first = normal.lower().strip() or "no organ stands out."
+            rest = "nothing suggests a tumour."
+        thought = f"First, {first} Second, {rest}"
         return f"<think> {thought} </think> {conclusion}"
 
     def _record(

@@ -119,7 +119,7 @@ def _groups(records: list[Record], layout: Layout) -> list[list[tuple[int, int]]
 def batches(
     source: ExampleSource, batch_size: int, seed: int, first_step: int
 ) -> Iterator[dict[str, Any]]:
-    """Endless shuffled batches, from step `first_step` on: the same as if one had come there by step.
+    """Endless shuffled batches from step `first_step` on, as if one had come there step by step.
 
     The order is one global sequence of examples, so where to go on is one number.
     """

@@ -17,6 +17,8 @@ SUBTASKS: dict[str, tuple[str, ...]] = {
     "tnm_prediction": ("tumor", "node", "metastasis"),
     "cot_report": ("cot_report",),
 }
+LETTERS = "ABCDEFGHIJ"
+"""What the choices of a question are called."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Record:
         try:
             values = json.loads(line)
             rounds = tuple(
-                RoundTarget(r["text"], tuple(r["look_at"]), r["given"]) for r in values["rounds"]
+                RoundTarget(**{**r, "look_at": tuple(r["look_at"])}) for r in values["rounds"]
             )
             record = cls(**{**values, "rounds": rounds, "choices": tuple(values["choices"])})
         except (ValueError, KeyError, TypeError) as error:
@@ -89,12 +91,24 @@ class Record:
         def refuse(field: str, found: Any, expected: str) -> None:
             raise InputError(source, field, repr(found), expected, "mend the record")
 
+        texts = [self.patient, self.task, self.subtask, self.question, self.reasoning, self.answer]
+        texts += [*self.choices, *(r.text for r in self.rounds)]
+        look_at = [label for r in self.rounds for label in r.look_at]
+        if {type(text) for text in texts} != {str}:
+            refuse("record", texts, "texts")
+        if {type(number) for number in (self.scan, self.organ, *look_at)} != {int}:
+            refuse("record", [self.scan, self.organ, *look_at], "whole numbers")
         if self.subtask not in SUBTASKS.get(self.task, ()):
             refuse("subtask", f"{self.task}/{self.subtask}", "one of Table 1")
         if not self.question.strip():
             refuse("question", self.question, "some text")
         if not self.rounds or self.rounds[0].look_at:
             refuse("rounds", len(self.rounds), "at least one, the first without ROI")
-        labels = {self.organ, *(label for r in self.rounds for label in r.look_at)}
-        if not labels <= set(range(len(ORGANS))):
-            refuse("organ", sorted(labels), f"labels 0..{len(ORGANS) - 1}")
+        if self.rounds[-1].given:
+            refuse("rounds", "a last one that is given", "a last one to learn")
+        if len(self.choices) > len(LETTERS):
+            refuse("choices", len(self.choices), f"at most {len(LETTERS)}")
+        if self.organ not in range(len(ORGANS)):
+            refuse("organ", self.organ, f"a label 0..{len(ORGANS) - 1}")
+        if not set(look_at) <= set(range(1, len(ORGANS))):
+            refuse("look_at", look_at, f"labels 1..{len(ORGANS) - 1}")

@@ -1,5 +1,6 @@
 """Text <-> token ids, with Qwen's chat tokens and the bytes behind every id."""
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -34,9 +35,9 @@ class Tokenizer:
 
     def __init__(self, backend: PreTrainedTokenizerFast):
         self.backend = backend
-        ids = [backend.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS]
-        if None in ids:
-            missing = [t for t, i in zip(SPECIAL_TOKENS, ids, strict=True) if i is None]
+        vocabulary = backend.get_vocab()
+        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        if missing:
             raise InputError(
                 backend.name_or_path or "tokenizer",
                 "special tokens",
@@ -44,6 +45,7 @@ class Tokenizer:
                 "Qwen's chat and vision tokens",
                 "use the tokenizer of a Qwen2.5-VL checkpoint",
             )
+        ids = [vocabulary[token] for token in SPECIAL_TOKENS]
         self.pad, self.im_start, self.im_end = ids[:3]
         self.vision_start, self.vision_end, self.image_pad = ids[3:]
         self.token_bytes = _token_bytes(backend)
@@ -53,12 +55,18 @@ class Tokenizer:
         """The tokenizer of a checkpoint folder (`tokenizer.json`), without any network.
 
         Raises:
-            InputError: there is none, or it lacks the special tokens.
+            InputError: there is none, it is damaged, or it lacks the special tokens.
         """
         path = folder / "tokenizer.json"
         if not path.is_file():
             raise InputError(folder, "tokenizer.json", "none", "a tokenizer", "complete the folder")
-        return cls(PreTrainedTokenizerFast(tokenizer_file=str(path)))
+        try:
+            backend = PreTrainedTokenizerFast(tokenizer_file=str(path), name_or_path=str(path))
+        except Exception as error:  # the parser's errors have no type of their own
+            raise InputError(
+                path, "tokenizer", repr(str(error)), "a tokenizer", "replace the file"
+            ) from error
+        return cls(backend)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
@@ -83,7 +91,9 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
-        self.backend.backend_tokenizer.save(str(folder / "tokenizer.json"))
+        part = folder / f".tokenizer.json.{os.getpid()}"
+        self.backend.backend_tokenizer.save(str(part))
+        part.replace(folder / "tokenizer.json")
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text. The text is data: `<|im_start|>` in it is spelt out, never a control."""
@@ -101,12 +111,14 @@ class Tokenizer:
 def _token_bytes(backend: PreTrainedTokenizerFast) -> list[bytes]:
     """Undo byte-level BPE's printable alphabet."""
     byte_of = {char: byte for byte, char in enumerate(_byte_alphabet())}
-    added = set(backend.added_tokens_decoder)
+    added = backend.added_tokens_decoder
     vocabulary = backend.get_vocab()
     table = [b""] * (max(vocabulary.values()) + 1)
     for token, index in vocabulary.items():
         if index not in added:
             table[index] = bytes(byte_of[char] for char in token)
+        elif not added[index].special:  # Qwen's <tool_call> and the like: ordinary text
+            table[index] = token.encode()
     return table
 
 

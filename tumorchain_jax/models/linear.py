@@ -6,6 +6,7 @@ rest of the tree keeps its names, with or without LoRA.
 
 import re
 from dataclasses import dataclass
+from typing import cast
 
 import flax.linen as nn
 import jax
@@ -38,6 +39,11 @@ class LoRA:
         return self.alpha / self.rank
 
 
+def logical(init: nn.initializers.Initializer, *axes: str | None) -> nn.initializers.Initializer:
+    """An initializer whose parameter carries the logical names of its axes, for sharding."""
+    return cast(nn.initializers.Initializer, nn.with_logical_partitioning(init, axes))
+
+
 class Linear(nn.Module):
     """y = x W (+ b) (+ scale x A B). Kernel `[inputs, features]`: PyTorch's weight transposed.
 
@@ -57,20 +63,19 @@ class Linear(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... O"]:
+        """Apply it to the last axis."""
         axis_in, axis_out = self.axes
         shape = (x.shape[-1], self.features)
-        kernel = self.param(
-            "kernel", nn.with_logical_partitioning(self.kernel_init, self.axes), shape
-        )
+        kernel = self.param("kernel", logical(self.kernel_init, *self.axes), shape)
         x = x.astype(self.dtype)
         y = x @ kernel.astype(self.dtype)
         if self.use_bias:
-            zeros = nn.with_logical_partitioning(nn.initializers.zeros, (axis_out,))
+            zeros = logical(nn.initializers.zeros, axis_out)
             y += self.param("bias", zeros, (self.features,)).astype(self.dtype)
         if self.lora is not None and self.lora.adapts("/".join(self.path)):
             # A as PEFT draws it (Kaiming uniform, a = sqrt 5), B zero: the adapter starts silent.
-            init_a = nn.with_logical_partitioning(_kaiming_uniform, (axis_in, "lora_rank"))
-            init_b = nn.with_logical_partitioning(nn.initializers.zeros, ("lora_rank", axis_out))
+            init_a = logical(_kaiming_uniform, axis_in, "lora_rank")
+            init_b = logical(nn.initializers.zeros, "lora_rank", axis_out)
             lora_a = self.param("lora_a", init_a, (x.shape[-1], self.lora.rank))
             lora_b = self.param("lora_b", init_b, (self.lora.rank, self.features))
             y += (x @ lora_a.astype(self.dtype)) @ lora_b.astype(self.dtype) * self.lora.scale

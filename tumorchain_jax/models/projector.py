@@ -31,10 +31,7 @@ class Projector(nn.Module):
         """Project tokens."""
         rest = (True, self.lora, self.dtype)
         x = Linear(self.features, ("embed", "mlp"), *rest, name="linear1")(x)
-        if self.config.activation == "relu":
-            x = nn.relu(x)
-        else:
-            x = nn.gelu(x, approximate=False)
+        x = nn.relu(x) if self.config.activation == "relu" else nn.gelu(x, approximate=False)
         return Linear(self.features, ("mlp", "embed"), *rest, name="linear2")(x)
 
 

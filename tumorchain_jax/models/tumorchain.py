@@ -1,9 +1,9 @@
 """The assembly: encoder, projector, organ classifier and decoder as one module.
 
 All visual tokens of a scan live in one table, the *bank*: first the G global tokens (Eq. 1), then,
-for `roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt and
-a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there is to
-Gamma of Eq. 2.
+for `roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt
+and a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there
+is to Gamma of Eq. 2.
 
 Shape letters: B scans, Q rows (questions) of a scan, T prompt positions, G global tokens, N cells,
 M bank rows, O organs (57, row 0 is the background), L ROI slots, K embedding.
@@ -33,7 +33,7 @@ class TumorChainConfig:
     """The whole model.
 
     Attributes:
-        global_pool: cells are mean-pooled in blocks of this size for the global tokens; 1 keeps all.
+        global_pool: cells are mean-pooled in blocks of this size for the global tokens.
         roi_source: `encoder` takes an organ's tokens from unpooled cells (finer), `global` from the
             global tokens (Eq. 2 to the letter).
         roi_slots: at most this many ROI tokens for an organ.
@@ -173,6 +173,11 @@ class TumorChain(nn.Module):
     def logits(self, hidden: Float[Array, "B T K"]) -> Float[Array, "B T V"]:
         """`Decoder.logits`."""
         return self.decoder.logits(hidden)
+
+
+def run(model: TumorChain, params: Any, *args: Any, method: str = "__call__") -> Any:
+    """Call a method of the model on its parameters (a nested dict)."""
+    return model.apply({"params": params}, *args, method=method)
 
 
 def gather_rows(bank: Float[Array, "B M K"], rows: Int[Array, "B ..."]) -> Float[Array, "B ... K"]:

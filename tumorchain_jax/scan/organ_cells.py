@@ -17,7 +17,7 @@ class OrganCells(NamedTuple):
         cells: int32 `[O, L]`, raster indices in ascending order, 0 beyond the valid ones.
         valid: bool `[O, L]`, true for the first slots that hold a cell. Never all false for an
             organ that has a voxel.
-        touched: int32 `[O]`, how many cells the organ touches; more than L means some were left out.
+        touched: int32 `[O]`, how many cells the organ touches; beyond L some were left out.
     """
 
     cells: np.ndarray

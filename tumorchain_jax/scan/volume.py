@@ -22,6 +22,7 @@ class Volume:
 
     @property
     def shape(self) -> tuple[int, int, int]:
+        """Voxels along i, j, k."""
         i, j, k = self.voxels.shape
         return i, j, k
 

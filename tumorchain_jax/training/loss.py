@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from tumorchain_jax.models.tumorchain import TumorChain
+from tumorchain_jax.models.tumorchain import TumorChain, run
 
 
 class Batch(flax.struct.PyTreeNode):
@@ -50,8 +50,9 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch) -> Sums:
     volume = batch.volume
     if jnp.issubdtype(volume.dtype, jnp.integer):
         volume = volume.astype(jnp.float32) / 255  # as stored in a data set
-    logits, organ_logits = model.apply(
-        {"params": params},
+    logits, organ_logits = run(
+        model,
+        params,
         volume,
         batch.tokens,
         batch.bank_rows,

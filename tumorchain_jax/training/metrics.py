@@ -1,4 +1,4 @@
-"""Where a run's numbers go: a JSON line and TensorBoard for each logged step, a bar at a terminal."""
+"""Where a run's numbers go: JSON lines, TensorBoard, and a bar at a terminal."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class MetricsLog:
         part.write_text("".join(kept))
         part.replace(path)
         self._file = path.open("a", buffering=1)
-        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=first_step)
+        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=first_step + 1)
         self._bar = tqdm(initial=first_step, total=last_step, unit=" steps", disable=None)
 
     def advance(self) -> None:

@@ -5,7 +5,8 @@ on a leading axis; decoding runs them one by one (`unroll`), each with its own c
 three times faster on a CPU. Multimodal rotary embedding is not needed: our positions are
 sequential, and for equal t, h, w ids it equals plain rotary embedding.
 
-Shape letters: B batch, T new tokens, S cache slots, K embedding, H heads, E head size, V vocabulary.
+Shape letters: B batch, T new tokens, S cache slots, K embedding, H heads, E head size,
+V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from tumorchain_jax.models.linear import Linear, LoRA
+from tumorchain_jax.models.linear import Linear, LoRA, logical
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class RMSNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "B T K"]) -> Float[Array, "B T K"]:
-        ones = nn.with_logical_partitioning(nn.initializers.ones, ("embed",))
+        """Normalize the last axis."""
+        ones = logical(nn.initializers.ones, "embed")
         weight = self.param("weight", ones, (x.shape[-1],))
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
@@ -117,6 +119,7 @@ class Attention(nn.Module):
         mask: Bool[Array, "B 1 T S"],
         cache: LayerCache | None,
     ) -> tuple[Float[Array, "B T K"], LayerCache | None]:
+        """Attend where `mask` allows; with a cache, to all that it holds."""
         config = self.config
         B, T, K = x.shape
         E = config.head_dim
@@ -148,6 +151,8 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "B T K"]) -> Float[Array, "B T K"]:
+        """Apply it to each token."""
+
         def linear(name: str, features: int, axes: tuple[str, str]) -> Linear:
             return Linear(features, axes, False, self.lora, self.dtype, name=name)
 
@@ -172,6 +177,7 @@ class Block(nn.Module):
         mask: Bool[Array, "B 1 T S"],
         cache: LayerCache | None = None,
     ) -> tuple[Float[Array, "B T K"], Any]:
+        """Run the layer."""
         config, rest = self.config, (self.lora, self.dtype)
         epsilon = config.rms_norm_eps
         y = RMSNorm(epsilon, self.dtype, name="input_layernorm")(x)
@@ -203,12 +209,10 @@ class Decoder(nn.Module):
             config.vocab_size,
             config.hidden_size,
             dtype=self.dtype,
-            embedding_init=nn.with_logical_partitioning(
-                nn.initializers.normal(0.02), ("vocab", "embed")
-            ),
+            embedding_init=logical(nn.initializers.normal(0.02), "vocab", "embed"),
         )
         if self.unrolled:
-            self.layers = [Block(config, *rest) for _ in range(config.num_hidden_layers)]
+            self.layers: Any = [Block(config, *rest) for _ in range(config.num_hidden_layers)]
         else:
             self.layers = nn.scan(
                 Block,

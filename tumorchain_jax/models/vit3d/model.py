@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from tumorchain_jax.models.linear import Linear, LoRA
+from tumorchain_jax.models.linear import Linear, LoRA, logical
 
 LAYER_NORM_EPSILON = 1e-5
 
@@ -53,8 +53,8 @@ def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
     return nn.LayerNorm(
         epsilon=LAYER_NORM_EPSILON,
         dtype=dtype,
-        scale_init=nn.with_logical_partitioning(nn.initializers.ones, ("embed",)),
-        bias_init=nn.with_logical_partitioning(nn.initializers.zeros, ("embed",)),
+        scale_init=logical(nn.initializers.ones, "embed"),
+        bias_init=logical(nn.initializers.zeros, "embed"),
         name=name,
     )
 
@@ -68,6 +68,7 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "B N C"]) -> tuple[Float[Array, "B N C"], None]:
+        """Run the layer; the None is what `nn.scan` collects."""
         config = self.config
         B, N, C = x.shape
 
@@ -111,11 +112,9 @@ class ViT3D(nn.Module):
         C, N = config.hidden_size, prod(config.cells)
         x = patchify(volume.astype(self.dtype), config.patch)
         x = Linear(C, ("patch", "embed"), use_bias=True, dtype=self.dtype, name="patch_embed")(x)
-        positions = nn.with_logical_partitioning(
-            nn.initializers.normal(0.02), (None, "cells", "embed")
-        )
+        positions = logical(nn.initializers.normal(0.02), None, "cells", "embed")
         x = x + self.param("position_embed", positions, (1, N, C)).astype(self.dtype)
-        zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None, None, "embed"))
+        zeros = logical(nn.initializers.zeros, None, None, "embed")
         cls = self.param("cls_token", zeros, (1, 1, C)).astype(self.dtype)
         x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, C)), x], axis=1)
 

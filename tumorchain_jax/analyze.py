@@ -1,0 +1,288 @@
+"""The Python front door: load a model once, ask about many scans.
+
+analyzer = Analyzer.load()                       # the nano model that ships with the package
+report = analyzer("ct.nii.gz", "Where is the tumour?", mask="labels.nii.gz")
+report.save(Path("out"))
+"""
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from nibabel.spatialimages import SpatialImage
+
+from tumorchain_jax import __version__
+from tumorchain_jax.data.chat import TEXT, Chat
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.qwen2.model import unroll
+from tumorchain_jax.models.tumorchain import TumorChain
+from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.reasoning.generate import Sampling
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
+from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.roi import Turn, build_roi_prompt
+from tumorchain_jax.reasoning.trace import build_trace
+from tumorchain_jax.report.conclusion import parse_conclusion
+from tumorchain_jax.report.report import Report
+from tumorchain_jax.scan.checks import check_ct, check_mask
+from tumorchain_jax.scan.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.scan.organs import ORGANS, merge_labels
+from tumorchain_jax.scan.preprocess import PreparedScan, preprocess, resample_labels
+from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.training.checkpoint import Exported, load_exported
+
+NANO_CHECKPOINT = Path(__file__).parent / "pretrained" / "nano"
+TASKS = {
+    "position": "Where is the tumour in this CT?",
+    "report": "Write a report with findings, impression and conclusion.",
+}
+QUESTION_TOKENS = 192
+NO_MASK = (
+    "no organ mask: the answer rests on the global view alone. No organ can be looked at again, "
+    "located or classified. Give a TotalSegmentator v2 `total` label map to have that"
+)
+Scan = str | Path | SpatialImage | Volume | tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """A scan in its model shape, with its organs."""
+
+    source: str
+    scan: PreparedScan
+    cells: OrganCells
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
+
+
+class Analyzer:
+    """A model that is loaded and compiled once.
+
+    Attributes:
+        checkpoint: what was loaded.
+        batch_size: cases that run at once.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Exported,
+        batch_size: int = 1,
+        max_rounds: int = 4,
+        sampling: Sampling = Sampling(),  # noqa: B008
+    ):
+        self.checkpoint = checkpoint
+        config = checkpoint.model
+        self._chat = Chat(checkpoint.tokenizer)
+        self._model = TumorChain(config, unrolled=True)
+        params = unflatten(checkpoint.params)
+        params["decoder"] = unroll(params["decoder"])
+        self._params = jax.device_put(params)
+        self._matcher = build_matcher(checkpoint.tokenizer.token_bytes)
+        self._roi_prompt = build_roi_prompt(self._chat)
+        self.batch_size = batch_size
+        self._loop = LoopConfig(
+            prompt_length=config.global_tokens + QUESTION_TOKENS,
+            max_rounds=max_rounds,
+            history=checkpoint.history,
+            sampling=sampling,
+        )
+
+    @classmethod
+    def load(cls, checkpoint: str | Path | None = None, **options: Any) -> "Analyzer":
+        """Read a checkpoint folder; None is the nano model that ships with the package.
+
+        Raises:
+            InputError: it is no checkpoint, or its weights and configuration disagree.
+        """
+        return cls(load_exported(Path(checkpoint or NANO_CHECKPOINT)), **options)
+
+    def __call__(
+        self,
+        scan: Scan,
+        question: str = TASKS["position"],
+        *,
+        mask: Scan | None = None,
+        seed: int = 0,
+        rounds: int | None = None,
+    ) -> Report:
+        """Ask one question about one scan.
+
+        Args:
+            scan: a path (NIfTI or DICOM folder), a nibabel image, or (HU array, affine to RAS+ mm).
+            mask: its TotalSegmentator v2 `total` label map, in any of the same forms.
+            rounds: at most this many; the loop's own limit by default.
+
+        Raises:
+            InputError: the scan, the mask or the question cannot be used.
+        """
+        self.check_question(question)
+        return self.batch([(self.prepare(scan, mask), question)], seed=seed, rounds=rounds)[0]
+
+    def check_question(self, question: str) -> None:
+        """Raise InputError for a question that is empty or too long."""
+        if not question.strip():
+            raise InputError("question", "text", "nothing", "some words", "ask something")
+        # A token has at least one byte: a very long text need not be tokenized to be refused.
+        n_tokens = len(question)
+        if n_tokens <= 50 * QUESTION_TOKENS:
+            n_tokens = len(self._prompt(question)[0])
+            if n_tokens <= self._loop.prompt_length:
+                return
+            n_tokens -= self.checkpoint.model.global_tokens
+        room = f"at most {QUESTION_TOKENS} tokens with the template"
+        found = f"{len(question)} characters, about {n_tokens} tokens"
+        raise InputError("question", "length", found, room, "ask in fewer words")
+
+    def prepare(self, scan: Scan, mask: Scan | None = None) -> PreparedCase:
+        """Read and preprocess a scan and its mask.
+
+        Raises:
+            InputError: either cannot be used.
+        """
+        started = time.monotonic()
+        config = self.checkpoint.model
+        ct = _volume(scan)
+        warnings = check_ct(ct)
+        labels = None
+        if mask is not None:
+            if isinstance(mask, str | Path):
+                labels = read_labels(mask, ct)
+            else:
+                labels = align_labels(_volume(mask), ct)
+            warnings += check_mask(labels, ct)
+        read_done = time.monotonic()
+        prepared = preprocess(ct, self.checkpoint.preprocess)
+        merged = np.zeros(prepared.image.shape, np.uint8)
+        if labels is None:
+            warnings += (NO_MASK,)
+        else:
+            merged = merge_labels(resample_labels(labels, prepared.transform))
+        cells = organ_cells(merged, config.roi_grid, config.roi_slots)
+        seconds = {
+            "read": read_done - started,
+            "preprocess": time.monotonic() - read_done,
+        }
+        source = Path(ct.source).name
+        return PreparedCase(source, prepared, cells, warnings + prepared.warnings, seconds)
+
+    def batch(
+        self,
+        cases: Sequence[tuple[PreparedCase, str]],
+        *,
+        seed: int = 0,
+        rounds: int | None = None,
+    ) -> list[Report]:
+        """Answer many (scan, question) pairs, `batch_size` at a time, in one compiled program."""
+        reports: list[Report] = []
+        for i in range(0, len(cases), self.batch_size):
+            reports += self._run(cases[i : i + self.batch_size], seed, rounds)
+        return reports
+
+    def _run(
+        self, cases: Sequence[tuple[PreparedCase, str]], seed: int, rounds: int | None
+    ) -> list[Report]:
+        started = time.monotonic()
+        # A last batch that is not full is filled up: another size would compile anew.
+        rows = [cases[min(i, len(cases) - 1)] for i in range(self.batch_size)]
+        config, B = self.checkpoint.model, self.batch_size
+        offset = np.int32(config.roi_offset)
+        roi_rows = jnp.asarray(np.stack([case.cells.cells + offset for case, _ in rows]))
+        roi_valid = jnp.asarray(np.stack([case.cells.valid for case, _ in rows]))
+        volumes = jnp.asarray(np.stack([case.scan.image for case, _ in rows]))
+        bank, abnormal = encode(self._model, self._params, volumes, roi_rows, roi_valid)
+        abnormal = jax.device_get(abnormal)
+        encoded = time.monotonic()
+
+        visited = np.zeros((B, len(ORGANS)), bool)
+        limit = self._loop.max_rounds
+        request = Request(
+            bank,
+            roi_rows,
+            roi_valid,
+            self._turn([question for _, question in rows]),
+            jnp.asarray(visited),
+            jnp.full(B, min(rounds or limit, limit), jnp.int32),
+            jnp.full(B, limit * self._loop.tokens_per_round, jnp.int32),
+            # The same seed gives each case of a batch the draw it would have had alone.
+            jnp.broadcast_to(jax.random.key(seed), (B,)),
+        )
+        with jax.transfer_guard("disallow"):
+            result = reason(
+                self._model, self._loop, self._params, self._matcher, self._roi_prompt, request
+            )
+        result = jax.device_get(result)
+        seconds = {"encode": encoded - started, "reason": time.monotonic() - encoded}
+
+        reports = []
+        for row, (case, question) in enumerate(cases):
+            trace = build_trace(
+                result,
+                row,
+                self.checkpoint.tokenizer,
+                case.cells,
+                abnormal[row],
+                visited[row],
+            )
+            answer = trace.rounds[-1].text
+            reports.append(
+                Report(
+                    question=question,
+                    answer=answer,
+                    conclusion=parse_conclusion(answer),
+                    trace=trace,
+                    image=case.scan.image,
+                    transform=case.scan.transform,
+                    cells=config.roi_grid,
+                    preprocessing=case.scan.parameters,
+                    versions=versions(),
+                    weights_sha256=self.checkpoint.sha256,
+                    seed=seed,
+                    device=jax.devices()[0].device_kind,
+                    seconds={k: round(v, 3) for k, v in (case.seconds | seconds).items()},
+                    warnings=case.warnings,
+                    source=case.source,
+                )
+            )
+        return reports
+
+    def _prompt(self, question: str) -> tuple[list[int], list[int]]:
+        prompt = self._chat.question(question, (), self.checkpoint.model.global_tokens)
+        return prompt.tokens, prompt.bank_rows
+
+    def _turn(self, questions: Sequence[str]) -> Turn:
+        """The questions' turns, padded on the left to one length."""
+        shape = (len(questions), self._loop.prompt_length)
+        tokens = np.zeros(shape, np.int32)
+        bank_rows = np.full(shape, TEXT, np.int32)
+        valid = np.zeros(shape, bool)
+        for row, question in enumerate(questions):
+            words, rows = self._prompt(question)
+            tokens[row, -len(words) :] = words
+            bank_rows[row, -len(words) :] = rows
+            valid[row, -len(words) :] = True
+        return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid))
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that decide a result."""
+    packages = ("jax", "jaxlib", "flax", "numpy", "scipy", "nibabel", "pydicom", "transformers")
+    own = {"tumorchain_jax": __version__, "python": platform.python_version()}
+    return own | {package: version(package) for package in packages}
+
+
+def _volume(scan: Scan) -> Volume:
+    if isinstance(scan, Volume):
+        return scan
+    if isinstance(scan, str | Path):
+        return read_ct(scan)
+    if isinstance(scan, SpatialImage):
+        return from_nibabel(scan)
+    return from_array(*scan)

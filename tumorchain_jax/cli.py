@@ -1,0 +1,285 @@
+"""The `tumorchain` command. Each subcommand is a thin call.
+
+Exit codes: 0 done, 1 failed while running, 2 bad input or usage. Progress goes to stderr, and only
+at a terminal; `--json` leaves nothing but JSON on stdout.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tumorchain_jax import NOTICE, __version__
+from tumorchain_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from tumorchain_jax.analyze import Analyzer
+    from tumorchain_jax.report.report import Report
+
+
+class _Parser(argparse.ArgumentParser):
+    """Usage errors in one line, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"tumorchain: error: {message}; see `{self.prog} --help`\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns its exit code."""
+    parser = _build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.run is not _train:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    options.overrides = rest
+    try:
+        return options.run(options)
+    except InputError as error:
+        print(f"tumorchain: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tumorchain: stopped", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if getattr(options, "verbose", False):
+            raise
+        line = " ".join(str(error).split())[:500]
+        print(
+            f"tumorchain: failed: {type(error).__name__}: {line} (-v tells more)", file=sys.stderr
+        )
+        return 1
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="tumorchain", description=f"Reasoning over 3D CT. {NOTICE}")
+    parser.add_argument("--version", action="version", version=f"tumorchain {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, summary: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=f"{summary}. {NOTICE}")
+        sub.set_defaults(run=run)
+        sub.add_argument("-v", "--verbose", action="store_true", help="tracebacks on failure")
+        return sub
+
+    demo = command("demo", _demo, "A real CT with a painted lesion, asked and answered")
+    demo.add_argument("-o", "--output", type=Path, default=Path("tumorchain-demo"))
+    demo.add_argument("--seed", type=int, default=0, help="of the painted lesion")
+    demo.add_argument("--json", action="store_true", help="report.json on stdout")
+
+    analyze = command("analyze", _analyze, "Ask a question about one or several CTs")
+    add = analyze.add_argument
+    add("-i", "--input", type=Path, nargs="+", required=True, metavar="CT")
+    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    add("-m", "--mask", type=Path, nargs="+", default=[], metavar="LABELMAP")
+    asked = analyze.add_mutually_exclusive_group()
+    asked.add_argument("-q", "--question")
+    asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
+    add("-c", "--checkpoint", type=Path, help="folder; default: the nano model of the package")
+    add("--rounds", type=int, help="at most this many rounds of reasoning")
+    add("--temperature", type=float, default=0.0, help="0 is greedy")
+    add("--top-p", type=float, default=1.0)
+    add("--seed", type=int, default=0, help="of the sampling")
+    add("--json", action="store_true", help="report.json on stdout, a list for several CTs")
+    add("--overwrite", action="store_true", help="replace earlier reports")
+    add("--resume", action="store_true", help="keep earlier reports, do the rest")
+
+    train = command("train", _train, "Train from a configuration")
+    train.add_argument("--config", type=Path, required=True, help="a configs/*.py file")
+    train.add_argument("--workdir", type=Path, required=True)
+    train.epilog = "Override a field with --config.a.b=value."
+
+    evaluate = command("evaluate", _evaluate, "Tumour position on unseen digital patients")
+    evaluate.add_argument("--phantoms", type=int, default=500, help="how many")
+    evaluate.add_argument("--seed", type=int, default=2_000_000, help="of the first")
+    evaluate.add_argument("-c", "--checkpoint", type=Path, help="default: the nano model")
+    evaluate.add_argument("--json", action="store_true", help="with every item")
+
+    info = command("info", _info, "Versions, devices, tasks and organs")
+    info.add_argument("--json", action="store_true")
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from tumorchain_jax.analyze import TASKS, Analyzer
+    from tumorchain_jax.demo import demo_patient, truth
+    from tumorchain_jax.report.folder import check_folder
+
+    _use_compilation_cache()
+    check_folder(options.output, overwrite=True)
+    patient, why_not_real = demo_patient(options.seed)
+    say = _printer(options.json)
+    if why_not_real:
+        say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
+    say(patient.synthetic)
+    analyzer = Analyzer.load()
+    case = analyzer.prepare(patient.ct, patient.labels)
+    report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
+    folder = report.save(options.output, overwrite=True)
+    say(f"\nQuestion: {report.question}")
+    _print_chain(report, say)
+    say(f"\nModel:  {report.conclusion}\nTruth:  {report.truth}\n")
+    say(f"Open {folder / 'report.html'}\n{NOTICE}")
+    if options.json:
+        print(json.dumps(report.to_dict()))
+    return 0
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from tumorchain_jax.analyze import TASKS, Analyzer
+    from tumorchain_jax.batch import list_cases
+    from tumorchain_jax.reasoning.generate import Sampling
+    from tumorchain_jax.report.folder import check_folder
+
+    cases = list_cases(options.input, options.mask, options.output)
+    question = TASKS[options.task] if options.question is None else options.question
+    _check_sampling(options)
+    done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
+    todo = [case for case in cases if case not in done]
+    for case in todo:
+        check_folder(case.output, options.overwrite)
+    _use_compilation_cache()
+    analyzer = Analyzer.load(
+        options.checkpoint, sampling=Sampling(options.temperature, options.top_p)
+    )
+    analyzer.check_question(question)
+    say = _printer(options.json)
+    if done:
+        say(f"{len(done)} already done")
+    records, refused = [], 0
+    for case in tqdm(todo, "scans", disable=True if len(todo) < 2 else None):
+        try:
+            report = _analyze_one(analyzer, case.ct, case.mask, question, options)
+            folder = report.save(case.output, options.overwrite)
+        except InputError as error:
+            if len(cases) == 1:
+                raise
+            refused += 1
+            tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
+            continue
+        records.append(report.to_dict())
+        say(f"\n{report.source}: {report.question}")
+        for warning in report.warnings:
+            say(f"warning: {warning}")
+        _print_chain(report, say)
+        say(f"Conclusion: {report.conclusion}\nReport: {folder / 'report.html'}")
+    if options.json:
+        print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
+    say(NOTICE)
+    return 2 if refused else 0
+
+
+def _analyze_one(
+    analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
+) -> "Report":
+    case = analyzer.prepare(ct, mask)
+    return analyzer.batch([(case, question)], seed=options.seed, rounds=options.rounds)[0]
+
+
+def _check_sampling(options: argparse.Namespace) -> None:
+    limits = {
+        "--temperature": (options.temperature >= 0, options.temperature, "0 or more"),
+        "--top-p": (0 < options.top_p <= 1, options.top_p, "over 0, at most 1"),
+        "--rounds": (options.rounds is None or options.rounds > 0, options.rounds, "1 or more"),
+        "--seed": (0 <= options.seed < 2**32, options.seed, "0 to 4294967295"),
+    }
+    for name, (right, found, expected) in limits.items():
+        if not right:
+            raise InputError("command line", name, str(found), expected, "change it")
+
+
+def _train(options: argparse.Namespace) -> int:
+    from tumorchain_jax.training.config import read_config
+    from tumorchain_jax.training.loop import train
+
+    config = read_config(options.config, options.overrides)
+    train(config, options.workdir)
+    print(f"checkpoint: {options.workdir / 'export'}")
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from tumorchain_jax.analyze import Analyzer
+    from tumorchain_jax.evaluation.phantoms import evaluate_position
+
+    if options.phantoms < 1:
+        raise InputError("command line", "--phantoms", str(options.phantoms), "1 or more", "raise")
+    _use_compilation_cache()
+    analyzer = Analyzer.load(options.checkpoint, batch_size=8)
+    result = evaluate_position(analyzer, options.seed, options.phantoms)
+    if options.json:
+        print(json.dumps(result))
+        return 0
+    print("tumour position on synthetic phantoms: accuracy % [95 % interval], n, majority class %")
+    for name in ("ill", "all", "first_round"):
+        score = result[name]
+        low, high = score["ci95"]
+        print(
+            f"{name:>12}: {score['accuracy']} [{low}, {high}], n {score['n']}, "
+            f"majority {score['majority']}"
+        )
+    print(NOTICE)
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    import jax
+
+    from tumorchain_jax.analyze import NANO_CHECKPOINT, TASKS, versions
+    from tumorchain_jax.scan.organs import ORGANS
+
+    facts = {
+        "notice": NOTICE,
+        "versions": versions(),
+        "devices": [str(device) for device in jax.devices()],
+        "checkpoint": str(NANO_CHECKPOINT),
+        "tasks": TASKS,
+        "organs": {label: name for label, name in enumerate(ORGANS) if label},
+    }
+    if options.json:
+        print(json.dumps(facts))
+        return 0
+    for name, value in facts.items():
+        print(f"{name}: {value if isinstance(value, str) else json.dumps(value)}")
+    return 0
+
+
+def _printer(quiet: bool) -> Any:
+    return (lambda line: None) if quiet else print
+
+
+def _print_chain(report: "Report", say: Any) -> None:
+    for number, text, organs in _rounds(report):
+        say(f"  round {number}: {text}")
+        if organs:
+            say(f"           looks again at: {', '.join(organs)}")
+    say(f"  stopped: {report.trace.stop_reason.replace('_', ' ')}")
+
+
+def _rounds(report: "Report") -> Iterator[tuple[int, str, list[str]]]:
+    from tumorchain_jax.scan.organs import display_name
+
+    for number, each in enumerate(report.trace.rounds, start=1):
+        looked = [display_name(m.label) for m in each.organs if m.outcome == "looked_at"]
+        # Model text is data: no control characters reach the terminal.
+        text = "".join(c if c.isprintable() else " " for c in each.text)
+        yield number, text, looked
+
+
+def _use_compilation_cache() -> None:
+    """Compiled programs are kept for the next run, unless the user has set a place of their own."""
+    import jax
+
+    from tumorchain_jax.demo import cache_folder
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Prefill, extend and sample: one round of writing, as a loop on the device.
+
+Shape letters: B batch, T tokens of a round, K positions read at once, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from tumorchain_jax.models.qwen2.model import LayerCache
+from tumorchain_jax.models.tumorchain import TumorChain, run
+from tumorchain_jax.reasoning.roi import Turn
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen: greedily at temperature 0, else from the smallest set of tokens whose
+    probability reaches `top_p`, at that temperature.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+def sample(
+    logits: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling
+) -> Int[Array, " B"]:
+    """One token a row; each row draws from its own key, so rows do not influence each other."""
+    if sampling.temperature == 0:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    logits = logits / sampling.temperature
+    if sampling.top_p < 1:
+        descending = jnp.sort(logits, axis=-1, descending=True)
+        probability = jax.nn.softmax(descending, axis=-1)
+        before = jnp.cumsum(probability, axis=-1) - probability
+        kept = jnp.sum(before < sampling.top_p, axis=-1, keepdims=True)
+        least = jnp.take_along_axis(descending, kept - 1, axis=-1)
+        logits = jnp.where(logits >= least, logits, -jnp.inf)
+    return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
+
+
+class Reading(NamedTuple):
+    """Where the decoder stands: its cache, how much of it is filled, what it expects next."""
+
+    cache: tuple[LayerCache, ...]
+    length: Int[Array, " B"]
+    logits: Float[Array, "B V"]
+
+
+def read(
+    model: TumorChain,
+    params: Any,
+    bank: Float[Array, "B M K"],
+    reading: Reading,
+    turn: Turn,
+) -> Reading:
+    """Read a turn at once. Rows without a valid position stay as they are; where there are valid
+    ones, the last position must be one.
+    """
+    embeddings = run(model, params, bank, turn.tokens, turn.bank_rows, method="embed")
+    hidden, cache, length = run(
+        model, params, reading.cache, reading.length, embeddings, turn.valid, method="extend"
+    )
+    logits = run(model, params, hidden[:, -1:], method="logits")[:, 0]
+    return Reading(cache, length, jnp.where(turn.valid[:, -1:], logits, reading.logits))
+
+
+class Written(NamedTuple):
+    """What one round wrote.
+
+    Attributes:
+        tokens: generated ids, 0 beyond `length`.
+        length: how many.
+        complete: the model ended its answer itself.
+        log_probabilities: of each token under the model (temperature 1).
+        logits: of each step if they are kept, else of width 0.
+    """
+
+    tokens: Int[Array, "B T"]
+    length: Int[Array, " B"]
+    complete: Bool[Array, " B"]
+    log_probabilities: Float[Array, "B T"]
+    logits: Float[Array, "B T W"]
+
+
+def write_round(
+    model: TumorChain,
+    params: Any,
+    bank: Float[Array, "B M K"],
+    reading: Reading,
+    running: Bool[Array, " B"],
+    limit: Int[Array, " B"],
+    keys: Key[Array, " B"],
+    *,
+    end_token: Int[Array, ""],
+    tokens_per_round: int,
+    sampling: Sampling,
+    keep_logits: bool,
+) -> tuple[Reading, Written]:
+    """Write until each running row ends its answer, or has `limit` or `tokens_per_round` tokens.
+
+    The token that ends an answer is neither written nor read.
+    """
+    B, V = reading.logits.shape
+    T = tokens_per_round
+
+    def unfinished(carry: tuple) -> Bool[Array, ""]:
+        step, going, _, _ = carry
+        return (step < T) & jnp.any(going)
+
+    def write(carry: tuple) -> tuple:
+        step, going, reading, written = carry
+        step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, step)
+        token = sample(reading.logits, step_keys, sampling)
+        ends = going & (token == end_token)
+        writes = going & ~ends
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(reading.logits), token[:, None], axis=1)
+        length = written.length + writes
+        written = Written(
+            written.tokens.at[:, step].set(jnp.where(writes, token, 0)),
+            length,
+            written.complete | ends,
+            written.log_probabilities.at[:, step].set(jnp.where(writes, chosen[:, 0], 0.0)),
+            written.logits.at[:, step].set(reading.logits) if keep_logits else written.logits,
+        )
+        turn = Turn(token[:, None], jnp.full((B, 1), -1, jnp.int32), writes[:, None])
+        reading = read(model, params, bank, reading, turn)
+        return step + 1, writes & (length < limit), reading, written
+
+    nothing = Written(
+        jnp.zeros((B, T), jnp.int32),
+        jnp.zeros(B, jnp.int32),
+        jnp.zeros(B, bool),
+        jnp.zeros((B, T)),
+        jnp.zeros((B, T, V if keep_logits else 0)),
+    )
+    start = (jnp.int32(0), running & (limit > 0), reading, nothing)
+    _, _, reading, written = lax.while_loop(unfinished, write, start)
+    return reading, written

@@ -1,0 +1,33 @@
+"""Reading a configuration file, and overriding its fields from the command line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from tumorchain_jax.errors import InputError
+
+
+def read_config(path: Path, overrides: Sequence[str]) -> ConfigDict:
+    """The `get_config()` of a Python file, with `--config.a.b=value` applied.
+
+    Raises:
+        InputError: no such file, no such field, or a value of another type.
+    """
+    if not path.is_file():
+        raise InputError(path, "--config", "no such file", "a configs/*.py file", "check the path")
+    unknown = [word for word in overrides if not word.startswith("--config.")]
+    if unknown:
+        raise InputError(
+            "command line", unknown[0], "an unknown argument", "--config.a.b=value", "remove it"
+        )
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_file("config", flag_values=values)
+    try:
+        values(["tumorchain", f"--config={path}", *overrides])
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            path, "--config", str(error).splitlines()[0], "a field of it", "see the file"
+        ) from error
+    return values.config
