@@ -16,6 +16,7 @@ def get_config() -> ConfigDict:
     config.model = NANO
     config.window = ConfigDict({"level": 40.0, "width": 400.0})
     config.history = "all"
+    config.initial_roi = False
     config.seed = 0
 
     config.data = ConfigDict()
@@ -25,7 +26,10 @@ def get_config() -> ConfigDict:
     config.data.rows = 4
     config.data.length = 400
 
-    config.steps = 1600
+    # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
+    config.encoder = ConfigDict({"steps": 500, "batch_size": 8, "learning_rate": 1e-3})
+
+    config.steps = 1000
     config.batch_size = 4
     config.accumulation = 1
     config.learning_rate = 1e-3

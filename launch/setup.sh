@@ -9,8 +9,9 @@ unset PYTHONHOME PYTHONPATH
 
 say() { printf '%s\n' "$*" >&2; }
 
-python_version() { "$1" -c 'import sys; print(sys.version)'; }
+python_version() { "$1" -c 'import sys; print(sys.version)' 2>/dev/null; }
 
+# Prints the interpreter to build on; never that of an active virtual environment.
 find_python() {
   local check='
 import sys
@@ -19,19 +20,22 @@ if sys.version_info < (3, 11):
 try:
     import ensurepip, venv
 except ImportError:
-    sys.exit("has no venv module (on Debian and Ubuntu: apt install python3-venv)")'
-  local candidate problem problems=""
+    sys.exit("has no venv module (on Debian and Ubuntu: apt install python3-venv)")
+print(sys._base_executable)'
+  local candidate found problems=""
   if [[ -n ${PYTHON:-} ]]; then
     set -- "$PYTHON"
   else
     set -- python3.11 python3 python3.12 python3.13
   fi
   for candidate; do
-    if problem=$("$candidate" -c "$check" 2>&1); then
-      command -v -- "$candidate"
+    if ! command -v -- "$candidate" >/dev/null; then
+      found="is not there"
+    elif found=$("$candidate" -c "$check" 2>&1); then
+      printf '%s\n' "$found"
       return
     fi
-    problems+=$'\n'"  $candidate: ${problem%%$'\n'*}"
+    problems+=$'\n'"  $candidate ${found%%$'\n'*}"
   done
   say "This needs Python 3.11 or newer with its venv module. Found:$problems"
   say "PYTHON=/path/to/python names another."
@@ -62,7 +66,6 @@ set_up() {
   local extras=$1 venv=$root/.venv python wanted
   local stamp=$venv/.ready$extras
   wanted=$(cd "$root" && cat launch/constraints.txt pyproject.toml setup.cfg - <<<"$root" | cksum)
-  export PATH=$venv/bin:$PATH
 
   if ! is_usable "$venv"; then
     python=$(find_python)
@@ -71,12 +74,12 @@ set_up() {
     mkdir -p "$venv"
     touch "$venv/.unfinished"
     "$python" -m venv "$venv"
-  elif [[ -e $stamp && $(<"$stamp") == "$wanted" ]]; then
-    return
   fi
+  export PATH=$venv/bin:$PATH
+  [[ -e $stamp && $(<"$stamp") == "$wanted" ]] && return
   say "Installing the package and its pins: minutes the first time, seconds after that."
   touch "$venv/.unfinished"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check \
     --constraint "$root/launch/constraints.txt" --editable "$root$extras"
   printf '%s\n' "$wanted" >"$stamp"
   rm "$venv/.unfinished"

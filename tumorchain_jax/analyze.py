@@ -16,10 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 from nibabel.spatialimages import SpatialImage
 
 from tumorchain_jax import __version__
-from tumorchain_jax.data.chat import TEXT, Chat
+from tumorchain_jax.data.chat import INITIAL_ORGANS, TEXT, Chat, initial_rois
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain import TumorChain
@@ -89,7 +90,7 @@ class Analyzer:
         self._roi_prompt = build_roi_prompt(self._chat)
         self.batch_size = batch_size
         self._loop = LoopConfig(
-            prompt_length=config.global_tokens + QUESTION_TOKENS,
+            prompt_length=self._prompt_room(),
             max_rounds=max_rounds,
             history=checkpoint.history,
             sampling=sampling,
@@ -133,10 +134,11 @@ class Analyzer:
         # A token has at least one byte: a very long text need not be tokenized to be refused.
         n_tokens = len(question)
         if n_tokens <= 50 * QUESTION_TOKENS:
-            n_tokens = len(self._prompt(question)[0])
-            if n_tokens <= self._loop.prompt_length:
+            config = self.checkpoint.model
+            n_tokens = len(self._chat.question(question, (), config.global_tokens).tokens)
+            n_tokens -= config.global_tokens
+            if n_tokens <= QUESTION_TOKENS:
                 return
-            n_tokens -= self.checkpoint.model.global_tokens
         room = f"at most {QUESTION_TOKENS} tokens with the template"
         found = f"{len(question)} characters, about {n_tokens} tokens"
         raise InputError("question", "length", found, room, "ask in fewer words")
@@ -201,13 +203,13 @@ class Analyzer:
         abnormal = jax.device_get(abnormal)
         encoded = time.monotonic()
 
-        visited = np.zeros((B, len(ORGANS)), bool)
+        turn, visited = self._turn(rows)
         limit = self._loop.max_rounds
         request = Request(
             bank,
             roi_rows,
             roi_valid,
-            self._turn([question for _, question in rows]),
+            turn,
             jnp.asarray(visited),
             jnp.full(B, min(rounds or limit, limit), jnp.int32),
             jnp.full(B, limit * self._loop.tokens_per_round, jnp.int32),
@@ -253,22 +255,34 @@ class Analyzer:
             )
         return reports
 
-    def _prompt(self, question: str) -> tuple[list[int], list[int]]:
-        prompt = self._chat.question(question, (), self.checkpoint.model.global_tokens)
-        return prompt.tokens, prompt.bank_rows
+    def _prompt_room(self) -> int:
+        config = self.checkpoint.model
+        room = config.global_tokens + QUESTION_TOKENS
+        if self.checkpoint.initial_roi:
+            sentence = self._roi_prompt.sentences.shape[1]
+            room += INITIAL_ORGANS * (sentence + 2 + config.roi_slots)
+        return room
 
-    def _turn(self, questions: Sequence[str]) -> Turn:
-        """The questions' turns, padded on the left to one length."""
-        shape = (len(questions), self._loop.prompt_length)
+    def _turn(
+        self, rows: Sequence[tuple[PreparedCase, str]]
+    ) -> tuple[Turn, Bool[np.ndarray, "B O"]]:
+        """The questions' turns, padded on the left to one length, and the organs they look at."""
+        config = self.checkpoint.model
+        shape = (len(rows), self._loop.prompt_length)
         tokens = np.zeros(shape, np.int32)
         bank_rows = np.full(shape, TEXT, np.int32)
         valid = np.zeros(shape, bool)
-        for row, question in enumerate(questions):
-            words, rows = self._prompt(question)
-            tokens[row, -len(words) :] = words
-            bank_rows[row, -len(words) :] = rows
-            valid[row, -len(words) :] = True
-        return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid))
+        visited = np.zeros((len(rows), len(ORGANS)), bool)
+        for row, (case, question) in enumerate(rows):
+            rois = []
+            if self.checkpoint.initial_roi:
+                rois = initial_rois(question, case.cells.bank_rows(config.roi_offset))
+            prompt = self._chat.question(question, (), config.global_tokens, rois)
+            visited[row, [label for label, _ in rois]] = True
+            tokens[row, -len(prompt) :] = prompt.tokens
+            bank_rows[row, -len(prompt) :] = prompt.bank_rows
+            valid[row, -len(prompt) :] = True
+        return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid)), visited
 
 
 def versions() -> dict[str, str]:

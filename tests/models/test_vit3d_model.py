@@ -31,18 +31,26 @@ def test_first_voxels_of_the_released_model_s_tokens() -> None:
     assert first[[1, 16, 256]].tolist() == [16, 16 * 256, 4 * 256 * 256]
 
 
-def test_class_token_is_dropped_and_patches_see_each_other() -> None:
-    model, rng = ViT3D(TINY), np.random.default_rng(0)
-    volume = rng.random((2, 4, 8, 12), np.float32)
-    shapes = nn.unbox(jax.eval_shape(model.init, jax.random.key(0), volume))
-    params = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape, np.float32), shapes)
+def moved_cells(params: dict, volume: np.ndarray) -> np.ndarray:
+    """Which features change with one voxel of the first scan's first cell."""
     changed = volume.copy()
     changed[0, 0, 0, 0] += 1
-    features, after = (jax.jit(model.apply)(params, x) for x in (volume, changed))
-    assert features.shape == (2, 12, 16)
-    moved = np.abs(after - features).max(-1) > 0
+    apply = jax.jit(ViT3D(TINY).apply)
+    return np.abs(apply(params, changed) - apply(params, volume)).max(-1) > 0
+
+
+def test_class_token_is_dropped_and_cells_see_each_other() -> None:
+    rng = np.random.default_rng(0)
+    volume = rng.random((2, 4, 8, 12), np.float32)
+    shapes = nn.unbox(jax.eval_shape(ViT3D(TINY).init, jax.random.key(0), volume))
+    params = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape, np.float32), shapes)
+    moved = moved_cells(params, volume)
+    assert moved.shape == (2, 12)
     assert moved[0].all()
     assert not moved[1].any()
+    # Blocks that add nothing leave each cell to itself.
+    params["params"]["blocks"] = jax.tree.map(np.zeros_like, params["params"]["blocks"])
+    assert np.argwhere(moved_cells(params, volume)).tolist() == [[0, 0]]
 
 
 @pytest.mark.parametrize("size", [(4, 8, 16), (8, 8, 6), (8, 12, 4)])

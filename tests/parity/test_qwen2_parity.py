@@ -1,9 +1,10 @@
 """The decoder against transformers' Qwen2 and PEFT's LoRA, with the same random weights."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -50,22 +51,29 @@ CONFIGS = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def full_precision() -> Iterator[None]:
+    """Accelerators round the factors of float32 products unless told not to."""
     with jax.default_matmul_precision("highest"):
         yield
 
 
-def random_qwen2(config: Qwen2Config):
+def randomise(model):
     """Every parameter random, biases and norms too: a constant one would hide a mix-up."""
-    names = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "head_dim"]
-    names += ["num_attention_heads", "num_key_value_heads", "tie_word_embeddings", "rms_norm_eps"]
-    rope = {"rope_type": "default", "rope_theta": config.rope_theta}
-    sizes = {name: getattr(config, name) for name in names}
     torch.manual_seed(0)
-    theirs = transformers.Qwen2Config(**sizes, rope_parameters=rope, attn_implementation="eager")
-    model = transformers.Qwen2ForCausalLM(theirs).eval()
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, float("norm" in name), 0.2)
-    return model
+    return model.eval()
+
+
+def sizes(config: Qwen2Config) -> dict[str, Any]:
+    """Our config as keyword arguments of theirs."""
+    named = asdict(config)
+    rope = {"rope_type": "default", "rope_theta": named.pop("rope_theta")}
+    return {**named, "rope_parameters": rope}
+
+
+def random_qwen2(config: Qwen2Config):
+    theirs = transformers.Qwen2Config(**sizes(config), attn_implementation="eager")
+    return randomise(transformers.Qwen2ForCausalLM(theirs))
 
 
 def released(model, folder: Path) -> dict[str, np.ndarray]:
@@ -101,10 +109,10 @@ def shapes(decoder: Decoder) -> dict:
 def torch_outputs(model, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Final hidden states, the output of every layer, logits."""
     outputs = []
-    layers = [module for name, module in model.named_modules() if name.endswith("model.layers")]
+    [layers] = [module for name, module in model.named_modules() if name.endswith(".layers")]
     hooks = [
         layer.register_forward_hook(lambda _, __, output: outputs.append(output))
-        for layer in layers[0]
+        for layer in layers
     ]
     with torch.no_grad():
         out = model(torch.from_numpy(tokens), output_hidden_states=True)
@@ -148,6 +156,28 @@ def test_hidden_states_and_logits_equal_transformers(config: Qwen2Config, tmp_pa
         for got, expected in zip(ours[1], layers, strict=True):
             assert_hidden_close(got, expected)
         assert_logits_close(ours[2], logits)
+
+
+def test_text_through_qwen2_5_vl_equals_our_decoder(tmp_path: Path) -> None:
+    """Its three rotary axes are one for text, and its image tower is left out by name."""
+    config = tiny(6, 2, False)
+    text = sizes(config)
+    text["rope_parameters"]["mrope_section"] = [1, 1, 2]
+    tower = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
+    tower |= {"out_hidden_size": config.hidden_size, "fullatt_block_indexes": [0]}
+    theirs = transformers.Qwen2_5_VLConfig(
+        text_config=text, vision_config=tower, tie_word_embeddings=False
+    )
+    model = randomise(transformers.Qwen2_5_VLForConditionalGeneration(theirs))
+    weights, decoder = released(model, tmp_path), Decoder(config)
+    assert any(key.startswith("visual.") for key in weights)
+    params = to_ours(TABLE, weights, shapes(decoder), IGNORE)
+    tokens = random_tokens(2, 33)
+    hidden, layers, logits = torch_outputs(model, tokens)
+    got = run(decoder, params, tokens)
+    assert_hidden_close(got[0], hidden)
+    assert_hidden_close(got[1], layers)
+    assert_logits_close(got[2], logits)
 
 
 @pytest.mark.parametrize("config", [TIED, UNTIED], ids=["tied", "untied"])

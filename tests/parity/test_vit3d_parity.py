@@ -25,6 +25,7 @@ CONFIGS = pytest.mark.parametrize("config", [SMALL, TRUE_WIDTH], ids=["small", "
 
 @pytest.fixture(autouse=True)
 def full_precision() -> Iterator[None]:
+    """Accelerators round the factors of float32 products unless told not to."""
     with jax.default_matmul_precision("highest"):
         yield
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from tumorchain_jax.data.schema import LETTERS, Record
 from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.scan.organs import display_name
+from tumorchain_jax.scan.organs import display_name, labels_named
 
 SYSTEM = "You are a helpful assistant."
 TEXT = -1
+INITIAL_ORGANS = 2
 History = Literal["all", "latest"]
 Roi = tuple[int, Sequence[int] | np.ndarray]
 """An organ and the bank rows of its ROI tokens."""
@@ -127,12 +128,24 @@ def with_choices(question: str, choices: Sequence[str]) -> str:
     return "\n".join([question, *lines])
 
 
+def initial_rois(
+    question: str, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
+) -> list[tuple[int, Sequence[int] | np.ndarray]]:
+    """The ROI of the organs that a question names, for `initial_roi` (Eq. 2): at most
+    `INITIAL_ORGANS`, first mention first, of those that have ROI tokens.
+    """
+    named = [label for mention in labels_named(question) for label in mention.labels]
+    present = [label for label in dict.fromkeys(named) if label in roi_rows]
+    return [(label, roi_rows[label]) for label in present[:INITIAL_ORGANS]]
+
+
 def training_rows(
     chat: Chat,
     record: Record,
     global_tokens: int,
     roi_rows: Mapping[int, Sequence[int] | np.ndarray],
     history: History,
+    initial_roi: bool = False,
 ) -> list[Interleaved]:
     """A record as what the decoder sees of it in training.
 
@@ -141,8 +154,10 @@ def training_rows(
 
     Args:
         roi_rows: organ -> bank rows; an organ without rows cannot be looked at and is an error.
+        initial_roi: the question's turn holds the ROI of the organs it names.
     """
-    row = question = chat.question(record.question, record.choices, global_tokens)
+    rois = initial_rois(record.question, roi_rows) if initial_roi else []
+    row = question = chat.question(record.question, record.choices, global_tokens, rois)
     rows: list[Interleaved] = []
     for number, target in enumerate(record.rounds):
         if number > 0:

@@ -2,7 +2,7 @@
 
     DIR/dataset.json                      what it is: counts, preprocessing, what is synthetic
     DIR/tokenizer.json
-    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: image, labels, abnormal
+    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: see `ModelScan`
     DIR/records-00000-of-00008.arrayrecord  one JSON record each; `scan` counts over all shards
 
 Shards are written under a temporary name and renamed, so a stopped run goes on where it was.
@@ -41,11 +41,13 @@ class ModelScan:
     Attributes:
         image: uint8 `[D, H, W]`, the CT window's [0, 1] in steps of 1/255.
         labels: uint8 `[D, H, W]`, merged organ labels.
+        lesions: uint8 `[D, H, W]`, merged label of the organ whose lesion a voxel is in, else 0.
         abnormal: int8 `[57]`, 1 abnormal, 0 normal, -1 unknown.
     """
 
     image: np.ndarray
     labels: np.ndarray
+    lesions: np.ndarray
     abnormal: np.ndarray
 
     def to_bytes(self) -> bytes:
@@ -62,8 +64,9 @@ def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
     """Preprocess a digital patient."""
     prepared = preprocess(patient.ct, config)
     labels = merge_labels(resample_labels(patient.labels, prepared.transform))
+    lesions = labels * (resample_labels(patient.lesion_map, prepared.transform) > 0)
     image = np.round(prepared.image * 255).astype(np.uint8)
-    return ModelScan(image, labels, abnormal_organs(patient))
+    return ModelScan(image, labels, lesions, abnormal_organs(patient))
 
 
 def write_phantoms(

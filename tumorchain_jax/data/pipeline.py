@@ -17,9 +17,12 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.scan.organ_cells import coverage, organ_cells
+from tumorchain_jax.scan.organs import ORGANS
 
 Example = dict[str, np.ndarray]
+LESION_SHARE = 0.05
+"""Of a cell: with more lesion than this it counts as holding one."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Layout:
         rows: Q, rows that share a scan (and its encoding).
         length: T, positions of a row.
         history: what a round sees of the rounds before it.
+        initial_roi: whether the question's turn holds the ROI of the organs it names.
     """
 
     roi_grid: tuple[int, int, int]
@@ -40,16 +44,7 @@ class Layout:
     rows: int
     length: int
     history: History
-
-
-def roi_table(scan_labels: np.ndarray, layout: Layout) -> tuple[OrganCells, dict[int, np.ndarray]]:
-    """An organ map's ROI cells, and the bank rows of each organ that has any."""
-    table = organ_cells(scan_labels, layout.roi_grid, layout.roi_slots)
-    rows = {
-        int(label): table.cells[label][table.valid[label]] + layout.roi_offset
-        for label in np.flatnonzero(table.valid.any(axis=1))
-    }
-    return table, rows
+    initial_roi: bool = False
 
 
 class ExampleSource:
@@ -69,7 +64,8 @@ class ExampleSource:
         layout = self.layout
         group = self.groups[index]
         scan = ModelScan.from_bytes(self.scans[self.records[group[0][0]].scan])
-        table, roi_rows = roi_table(scan.labels, layout)
+        table = organ_cells(scan.labels, layout.roi_grid, layout.roi_slots)
+        roi_rows = table.bank_rows(layout.roi_offset)
         shape = (layout.rows, layout.length)
         tokens = np.full(shape, self.chat.tokenizer.pad, np.int32)
         bank_rows = np.full(shape, TEXT, np.int32)
@@ -91,7 +87,23 @@ class ExampleSource:
 
     def _row(self, record: Record, row_number: int, roi_rows: dict[int, np.ndarray]) -> Interleaved:
         layout = self.layout
-        rows = training_rows(self.chat, record, layout.global_tokens, roi_rows, layout.history)
+        hidden = {o for target in record.rounds for o in target.look_at} - set(roi_rows)
+        if hidden:
+            raise InputError(
+                record.patient,
+                "look_at",
+                f"{', '.join(ORGANS[organ] for organ in sorted(hidden))} without a voxel",
+                "organs that the label map shows",
+                "mend the record or the label map",
+            )
+        rows = training_rows(
+            self.chat,
+            record,
+            layout.global_tokens,
+            roi_rows,
+            layout.history,
+            layout.initial_roi,
+        )
         row = rows[row_number]
         if len(row) > layout.length:
             raise InputError(
@@ -102,6 +114,27 @@ class ExampleSource:
                 "raise config.data.length",
             )
         return row
+
+
+class CellSource:
+    """Scans and what their cells hold, by number, for the encoder's pretraining."""
+
+    def __init__(self, folder: Path, cells: tuple[int, int, int]):
+        self.cells = cells
+        self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
+
+    def __len__(self) -> int:
+        return len(self.scans)
+
+    def __getitem__(self, index: int) -> Example:
+        scan = ModelScan.from_bytes(self.scans[index])
+        lesions = coverage(scan.lesions, self.cells)
+        lesions[0] = LESION_SHARE * lesions.sum(axis=0)
+        return {
+            "volume": scan.image,
+            "organ": coverage(scan.labels, self.cells).argmax(axis=0).astype(np.int32),
+            "lesion": lesions.argmax(axis=0).astype(np.int32),
+        }
 
 
 def _groups(records: list[Record], layout: Layout) -> list[list[tuple[int, int]]]:
@@ -117,7 +150,7 @@ def _groups(records: list[Record], layout: Layout) -> list[list[tuple[int, int]]
 
 
 def batches(
-    source: ExampleSource, batch_size: int, seed: int, first_step: int
+    source: ExampleSource | CellSource, batch_size: int, seed: int, first_step: int
 ) -> Iterator[dict[str, Any]]:
     """Endless shuffled batches from step `first_step` on, as if one had come there step by step.
 

@@ -175,7 +175,7 @@ class TumorChain(nn.Module):
         return self.decoder.logits(hidden)
 
 
-def run(model: TumorChain, params: Any, *args: Any, method: str = "__call__") -> Any:
+def run(model: nn.Module, params: Any, *args: Any, method: str = "__call__") -> Any:
     """Call a method of the model on its parameters (a nested dict)."""
     return model.apply({"params": params}, *args, method=method)
 

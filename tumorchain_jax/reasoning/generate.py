@@ -34,12 +34,13 @@ def sample(
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     logits = logits / sampling.temperature
     if sampling.top_p < 1:
-        descending = jnp.sort(logits, axis=-1, descending=True)
-        probability = jax.nn.softmax(descending, axis=-1)
-        before = jnp.cumsum(probability, axis=-1) - probability
-        kept = jnp.sum(before < sampling.top_p, axis=-1, keepdims=True)
-        least = jnp.take_along_axis(descending, kept - 1, axis=-1)
-        logits = jnp.where(logits >= least, logits, -jnp.inf)
+        order = jnp.argsort(logits, axis=-1, descending=True)
+        probability = jax.nn.softmax(jnp.take_along_axis(logits, order, axis=-1), axis=-1)
+        in_order = jnp.cumsum(probability, axis=-1) - probability < sampling.top_p
+        # Token by token, not by a least logit: of equal ones (common in bfloat16) some may be out.
+        nowhere = jnp.zeros_like(in_order)
+        kept = jnp.put_along_axis(nowhere, order, in_order, axis=-1, inplace=False)
+        logits = jnp.where(kept, logits, -jnp.inf)
     return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
@@ -77,7 +78,7 @@ class Written(NamedTuple):
         length: how many.
         complete: the model ended its answer itself.
         log_probabilities: of each token under the model (temperature 1).
-        logits: of each step if they are kept, else of width 0.
+        logits: of each step, the one that ended the answer too; of width 0 if they are not kept.
     """
 
     tokens: Int[Array, "B T"]
@@ -120,12 +121,13 @@ def write_round(
         writes = going & ~ends
         chosen = jnp.take_along_axis(jax.nn.log_softmax(reading.logits), token[:, None], axis=1)
         length = written.length + writes
+        kept = jnp.where(going[:, None], reading.logits, 0.0)
         written = Written(
             written.tokens.at[:, step].set(jnp.where(writes, token, 0)),
             length,
             written.complete | ends,
             written.log_probabilities.at[:, step].set(jnp.where(writes, chosen[:, 0], 0.0)),
-            written.logits.at[:, step].set(reading.logits) if keep_logits else written.logits,
+            written.logits.at[:, step].set(kept) if keep_logits else written.logits,
         )
         turn = Turn(token[:, None], jnp.full((B, 1), -1, jnp.int32), writes[:, None])
         reading = read(model, params, bank, reading, turn)

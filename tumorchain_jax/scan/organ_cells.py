@@ -24,6 +24,15 @@ class OrganCells(NamedTuple):
     valid: np.ndarray
     touched: np.ndarray
 
+    def bank_rows(self, offset: int) -> dict[int, np.ndarray]:
+        """Organ -> rows of the bank of visual tokens, of the organs that have any.
+
+        Args:
+            offset: the row of the grid's first cell.
+        """
+        labels = np.flatnonzero(self.valid.any(axis=1)).tolist()
+        return {label: self.cells[label][self.valid[label]] + offset for label in labels}
+
 
 def coverage(labels: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
     """Voxels of each organ in each cell: int64 `[O, cells]`.

@@ -2,7 +2,7 @@
 
 An exported checkpoint is a folder that needs nothing else:
 
-    config.json        model, preprocessing, history
+    config.json        model, preprocessing, history, initial_roi
     model.safetensors  float32 parameters by path, decoder layers stacked
     tokenizer.json
 """
@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -83,6 +83,7 @@ class Exported:
     params: dict[str, np.ndarray]
     tokenizer: Tokenizer
     sha256: str
+    initial_roi: bool = False
 
 
 def export(
@@ -92,18 +93,26 @@ def export(
     history: History,
     params: Mapping[str, Any],
     tokenizer: Tokenizer,
+    initial_roi: bool = False,
 ) -> None:
     """Write a checkpoint folder; it appears whole, by rename, in place of an older one."""
     part = folder.with_name(f".{folder.name}.{os.getpid()}")
+    old = folder.with_name(f"{part.name}.old")
     part.mkdir(parents=True)
-    config = {"model": model.to_dict(), "preprocess": asdict(preprocess), "history": history}
+    config = {
+        "model": model.to_dict(),
+        "preprocess": asdict(preprocess),
+        "history": history,
+        "initial_roi": initial_roi,
+    }
     (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
     save_file(arrays, part / "model.safetensors", metadata={"format": "np"})
     tokenizer.save(part)
     if folder.exists():
-        shutil.rmtree(folder)
+        folder.rename(old)
     part.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def load_exported(folder: Path) -> Exported:
@@ -129,15 +138,35 @@ def load_exported(folder: Path) -> Exported:
             **{**config["preprocess"], "grid": tuple(config["preprocess"]["grid"])}
         )
         history: History = config["history"]
+        initial_roi: bool = config["initial_roi"]
+        if history not in get_args(History):
+            raise ValueError(f"history {history!r}")
         params = load_file(path)
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise InputError(
             folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
         ) from error
     tokenizer = Tokenizer.load(folder)
+    check_vocabulary(folder, tokenizer, model)
     _check_shapes(folder, model, params)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Exported(model, preprocess, history, params, tokenizer, digest)
+    return Exported(model, preprocess, history, params, tokenizer, digest, initial_roi)
+
+
+def check_vocabulary(folder: Path, tokenizer: Tokenizer, model: TumorChainConfig) -> None:
+    """Refuse a tokenizer whose ids the model has no embeddings for.
+
+    Raises:
+        InputError: it has more ids than the model's vocabulary.
+    """
+    if len(tokenizer.token_bytes) > model.decoder.vocab_size:
+        raise InputError(
+            folder / "tokenizer.json",
+            "vocabulary",
+            f"{len(tokenizer.token_bytes)} ids",
+            f"at most the model's {model.decoder.vocab_size}",
+            "put the tokenizer and the configuration of one and the same model together",
+        )
 
 
 def _check_shapes(folder: Path, model: TumorChainConfig, params: dict[str, np.ndarray]) -> None:

@@ -5,24 +5,23 @@ A run that was stopped and starts again goes on as if it had not: the batch of a
 the seed and the step alone.
 """
 
-import math
-import time
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from tumorchain_jax.data.dataset import write_phantoms
+from tumorchain_jax.data.dataset import preprocess_values, read_manifest, write_phantoms
 from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.checkpoint import Checkpoints, export
+from tumorchain_jax.training.checkpoint import check_vocabulary, export
+from tumorchain_jax.training.encoder import pretrain_encoder
+from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.metrics import MetricsLog
 from tumorchain_jax.training.optimizer import adamw, learning_rate, split_trainable
 from tumorchain_jax.training.step import TrainState, make_step
 
@@ -34,8 +33,15 @@ def train(config: ConfigDict, workdir: Path) -> None:
         InputError: the configuration is at odds with itself, the data or the checkpoint.
         FloatingPointError: the loss is no longer finite.
     """
+    if config.batch_size % config.accumulation:
+        raise InputError(
+            "config",
+            "accumulation",
+            str(config.accumulation),
+            f"a divisor of batch_size {config.batch_size}",
+            "choose another",
+        )
     workdir.mkdir(parents=True, exist_ok=True)
-    (workdir / "config.json").write_text(config.to_json_best_effort(indent=1) + "\n")
 
     # ---------------------------------------------------------------- data
     model_config: TumorChainConfig = config.model
@@ -46,55 +52,46 @@ def train(config: ConfigDict, workdir: Path) -> None:
     if config.data.phantoms:
         vocab_size = model_config.decoder.vocab_size
         write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
-    source = ExampleSource(data, layout_of(config))
+    _check_preprocess(data, preprocess)
     tokenizer = Tokenizer.load(data)
+    check_vocabulary(data, tokenizer, model_config)
+    source = ExampleSource(data, layout_of(config))
 
     # --------------------------------------------------- model and optimizer
     model = TumorChain(model_config)
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
     optimizer = adamw(schedule, config.weight_decay, config.clip_norm)
     params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
+    if config.encoder.steps:
+        params |= pretrain_encoder(config, data, workdir)
     trained, frozen = split_trainable(unflatten(params), config.trainable)
     del params  # the step consumes its state: nothing else may hold these arrays
     state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
-    checkpoints = Checkpoints(workdir, config.checkpoint.every, config.checkpoint.keep)
-    state = checkpoints.restore(state)
-    first_step = int(state.step)
-    if config.batch_size % config.accumulation:
-        raise InputError(
-            "config",
-            "accumulation",
-            str(config.accumulation),
-            f"a divisor of batch_size {config.batch_size}",
-            "choose another",
-        )
-    update = make_step(model, optimizer, config.alpha, config.accumulation)
 
     # ------------------------------------------------------------------ loop
-    log = MetricsLog(workdir, first_step, config.steps)
-    started = time.monotonic()
-    try:
-        stream = batches(source, config.batch_size, config.seed, first_step)
-        for step in range(first_step + 1, config.steps + 1):
-            batch = jax.device_put(Batch(**next(stream)))
-            with jax.transfer_guard("disallow"):
-                state, metrics = update(state, batch)
-            log.advance()
-            if step % config.log_every == 0 or step == config.steps:
-                values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-                if not math.isfinite(values["loss"]):
-                    raise FloatingPointError(f"step {step}: loss {values['loss']}")
-                values["learning_rate"] = float(schedule(step - 1))
-                values["seconds"] = round(time.monotonic() - started, 2)
-                log.write(step, values)
-            checkpoints.save(state, force=step == config.steps)
-    finally:
-        log.close()
-        checkpoints.close()
+    state = fit(
+        workdir,
+        state,
+        make_step(model, optimizer, config.alpha, config.accumulation),
+        lambda step: (
+            Batch(**batch) for batch in batches(source, config.batch_size, config.seed, step)
+        ),
+        schedule,
+        config.steps,
+        config,
+    )
 
     # ---------------------------------------------------------------- export
     arrays = jax.device_get(state.frozen | state.trained)
-    export(workdir / "export", model_config, preprocess, config.history, arrays, tokenizer)
+    export(
+        workdir / "export",
+        model_config,
+        preprocess,
+        config.history,
+        arrays,
+        tokenizer,
+        config.initial_roi,
+    )
 
 
 def layout_of(config: ConfigDict) -> Layout:
@@ -108,4 +105,13 @@ def layout_of(config: ConfigDict) -> Layout:
         config.data.rows,
         config.data.length,
         config.history,
+        config.initial_roi,
     )
+
+
+def _check_preprocess(data: Path, preprocess: PreprocessConfig) -> None:
+    found, expected = read_manifest(data).get("preprocess"), preprocess_values(preprocess)
+    if found != expected:
+        raise InputError(
+            data / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
+        )

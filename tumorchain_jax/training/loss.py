@@ -15,15 +15,15 @@ from tumorchain_jax.models.tumorchain import TumorChain, run
 
 
 class Batch(flax.struct.PyTreeNode):
-    """What a step reads; see `data/pipeline.py`."""
+    """What a step reads; see `data/pipeline.py`. P is there in a batch that `split` cut."""
 
-    volume: Num[Array, "B D H W"]
-    tokens: Int[Array, "B Q T"]
-    bank_rows: Int[Array, "B Q T"]
-    is_target: Bool[Array, "B Q T"]
-    roi_rows: Int[Array, "B O L"]
-    roi_valid: Bool[Array, "B O L"]
-    abnormal: Int[Array, "B O"]
+    volume: Num[Array, "*P B D H W"]
+    tokens: Int[Array, "*P B Q T"]
+    bank_rows: Int[Array, "*P B Q T"]
+    is_target: Bool[Array, "*P B Q T"]
+    roi_rows: Int[Array, "*P B O L"]
+    roi_valid: Bool[Array, "*P B O L"]
+    abnormal: Int[Array, "*P B O"]
 
 
 class Sums(NamedTuple):

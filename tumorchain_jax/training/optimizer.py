@@ -4,6 +4,7 @@ from typing import Any
 
 import optax
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.path_rules import Rules, first_match, flatten
 
 
@@ -26,7 +27,20 @@ def adamw(
 def split_trainable(
     params: dict[str, Any], trainable: Rules[bool]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(trained, frozen) as flat dicts by path. The rules must speak of every parameter."""
+    """(trained, frozen) as flat dicts by path.
+
+    Raises:
+        InputError: no rule speaks of some parameter, or nothing is left to train.
+    """
     flat = flatten(params)
-    trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
+    try:
+        trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
+    except KeyError as error:
+        raise _refusal(error.args[0], "a rule for every parameter") from error
+    if not trained:
+        raise _refusal(f"{trainable}, which freeze everything", "something to train")
     return trained, {path: leaf for path, leaf in flat.items() if path not in trained}
+
+
+def _refusal(found: str, expected: str) -> InputError:
+    return InputError("config", "trainable", found, expected, "mend the rules")

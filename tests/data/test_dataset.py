@@ -1,0 +1,185 @@
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from array_record.python.array_record_module import ArrayRecordReader
+
+from tumorchain_jax.data import dataset
+from tumorchain_jax.data.dataset import (
+    ModelScan,
+    model_scan,
+    read_manifest,
+    read_records,
+    shard_paths,
+    write_phantoms,
+)
+from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.organs import merge_labels
+from tumorchain_jax.scan.phantom import Patient, make_patient
+from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
+
+CONFIG = PreprocessConfig((8, 16, 16))
+ARGS: dict[str, Any] = {"first_seed": 0, "count": 6, "config": CONFIG, "vocab_size": 512}
+
+
+@pytest.fixture(scope="module")
+def patients() -> list[Patient]:
+    return [make_patient(seed) for seed in (0, 1)]
+
+
+@pytest.fixture
+def write(patients: list[Patient], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """`write_phantoms` in shards of four scans, in this process; returns the seeds it made."""
+    made: list[int] = []
+
+    def remember(seed: int) -> Patient:
+        made.append(seed)
+        return replace(patients[seed % 2], seed=seed)
+
+    monkeypatch.setattr(dataset, "SCANS_PER_SHARD", 4)
+    monkeypatch.setattr(dataset, "make_patient", remember)
+    monkeypatch.setattr(dataset, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+
+    def run(folder: Path, **changes: Any) -> list[int]:
+        made.clear()
+        write_phantoms(folder, **ARGS | changes)
+        return list(made)
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def blobs(paths: list[str]) -> list[bytes]:
+    found: list[bytes] = []
+    for path in paths:
+        reader = ArrayRecordReader(path)
+        found += reader.read_all()
+        reader.close()
+    return found
+
+
+def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[Patient]) -> None:
+    scan = model_scan(patients[0], CONFIG)
+    prepared = preprocess(patients[0].ct, CONFIG)
+    labels = merge_labels(resample_labels(patients[0].labels, prepared.transform))
+    assert (scan.image.dtype, scan.image.shape) == (np.uint8, CONFIG.grid)
+    np.testing.assert_allclose(scan.image / 255, prepared.image, atol=0.5001 / 255)
+    np.testing.assert_array_equal(scan.labels, labels)
+    np.testing.assert_array_equal(scan.abnormal, abnormal_organs(patients[0]))
+
+
+def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:
+    scan = model_scan(patients[0], CONFIG)
+    back = ModelScan.from_bytes(scan.to_bytes())
+    for name, array in vars(scan).items():
+        found = getattr(back, name)
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+
+
+def test_what_a_data_set_holds(phantoms: Path, patients: list[Patient]) -> None:
+    """Made by worker processes, it holds what this process makes of the same seeds."""
+    expected = {"dataset.json", "tokenizer.json"}
+    expected |= {f"{kind}-00000-of-00001.arrayrecord" for kind in ("scans", "records")}
+    assert set(contents(phantoms)) == expected
+    records, scans = read_records(phantoms), blobs(shard_paths(phantoms, "scans"))
+    assert len(scans) == 6
+    assert [record.scan for record in records] == sorted([*range(6)] * 4)
+    assert [record.patient for record in records] == [f"phantom-{i // 4}" for i in range(24)]
+    for index, patient in enumerate(patients):
+        assert scans[index] == model_scan(patient, CONFIG).to_bytes()
+        assert records[4 * index : 4 * index + 4] == patient_records(patient, index)
+    manifest = read_manifest(phantoms)
+    assert manifest["preprocess"] == {"grid": [8, 16, 16], "level": 40.0, "width": 400.0}
+    assert "made up" in manifest["synthetic"]
+    assert (manifest["first_seed"], manifest["count"]) == (0, 6)
+    tokenizer = Tokenizer.load(phantoms)
+    assert len(tokenizer.token_bytes) == manifest["vocab_size"] == 512
+    assert len(tokenizer.encode(" liver")) == 1
+
+
+def test_a_record_finds_its_scan_over_all_shards(write: Callable, tmp_path: Path) -> None:
+    assert write(tmp_path / "new") == [0, 1, 2, 3, 4, 5]
+    scans = blobs(shard_paths(tmp_path / "new", "scans"))
+    assert len(shard_paths(tmp_path / "new", "scans")) == 2
+    for record in read_records(tmp_path / "new"):
+        assert record.patient == f"phantom-{record.scan}"
+        ill = ModelScan.from_bytes(scans[record.scan]).abnormal.argmax()
+        if record.task == "lesion_attributes":
+            assert record.organ == ill
+
+
+def test_a_stopped_run_makes_only_what_is_missing(write: Callable, tmp_path: Path) -> None:
+    write(tmp_path)
+    whole = contents(tmp_path)
+    for missing, seeds in {
+        "records-00001-of-00002.arrayrecord": [4, 5],
+        "records-00000-of-00002.arrayrecord": [0, 1, 2, 3],
+        "tokenizer.json": [],
+    }.items():
+        (tmp_path / missing).unlink()
+        assert write(tmp_path) == seeds
+        assert contents(tmp_path) == whole
+    assert write(tmp_path) == []
+
+
+def test_a_failure_leaves_no_shard_that_looks_whole(
+    write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(seed: int) -> Patient:
+        raise KeyboardInterrupt(seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset, "make_patient", fail)
+        with pytest.raises(KeyboardInterrupt):
+            write(tmp_path)
+    assert set(contents(tmp_path)) == {"dataset.json"}
+    assert write(tmp_path) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("complete", [True, False], ids=["complete", "begun"])
+@pytest.mark.parametrize(
+    "change",
+    [{"first_seed": 1}, {"count": 5}, {"vocab_size": 511}, {"config": replace(CONFIG, width=1.0)}],
+    ids=str,
+)
+def test_a_folder_made_otherwise_is_refused(
+    phantoms: Path, tmp_path: Path, write: Callable, change: dict, complete: bool
+) -> None:
+    folder = phantoms
+    if not complete:
+        folder = tmp_path
+        (folder / "dataset.json").write_bytes((phantoms / "dataset.json").read_bytes())
+    before = contents(folder)
+    with pytest.raises(InputError, match="name another folder") as error:
+        write(folder, **change)
+    assert str(folder) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert contents(folder) == before
+
+
+def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"dataset\.json: found none"):
+        read_manifest(tmp_path)
+
+
+def test_a_bad_record_is_told_with_its_place(
+    write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(patient: Patient, scan: int) -> list:
+        records = patient_records(patient, scan)
+        return [*records[:3], replace(records[3], question="")]
+
+    monkeypatch.setattr(dataset, "patient_records", spoil)
+    with pytest.raises(InputError, match=r"records-00000-of-00001\.arrayrecord\[3\]: question"):
+        write(tmp_path, count=2)

@@ -1,0 +1,322 @@
+"""The command line as a stranger uses it: on the shipped model, with good input and bad."""
+
+import gzip
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.analyze import NANO_CHECKPOINT
+from tumorchain_jax.cli import main
+from tumorchain_jax.scan.phantom import make_patient, write_patient
+
+Refuse = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """CT and label map of a digital patient with a lesion in the liver."""
+    return write_patient(make_patient(2), tmp_path_factory.mktemp("patient"))
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refuse:
+    """Run a command that must be refused: exit 2, one line, no output. Returns the line."""
+
+    def run(*arguments: object, output: Path = tmp_path / "out") -> str:
+        before = sorted(output.rglob("*"))
+        words = [str(word) for word in arguments]
+        try:
+            code = main(["analyze", "-o", str(output), *words])
+        except SystemExit as stop:  # argparse
+            code = stop.code
+        captured = capsys.readouterr()
+        assert code == 2
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1, captured.err
+        assert captured.err.startswith("tumorchain: error: ")
+        assert "Traceback" not in captured.err
+        assert sorted(output.rglob("*")) == before
+        assert not list(output.parent.glob(f".{output.name}*"))
+        return captured.err
+
+    return run
+
+
+# ---------------------------------------------------------------- good input
+
+
+def test_analyze_writes_report_and_page(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    code = main(["analyze", "-i", str(scan[0]), "-m", str(scan[1]), "-o", str(out), "--json"])
+    captured = capsys.readouterr()
+    assert code == 0
+    printed = json.loads(captured.out)
+    assert printed == json.loads((out / "report.json").read_text())
+    assert set(printed) == set(
+        "schema_version question answer conclusion rounds stop_reason preprocessing versions "
+        "weights_sha256 seed device seconds warnings notice".split()
+    )
+    assert printed["notice"] == NOTICE
+    assert printed["warnings"] == []
+    assert {"read", "preprocess", "encode", "reason"} <= set(printed["seconds"])
+    looked = [o for r in printed["rounds"] for o in r["organs"] if o["outcome"] == "looked_at"]
+    assert looked, "the shipped model looks again at an organ"
+    for organ in looked:
+        text = next(r["text"] for r in printed["rounds"] if organ in r["organs"])
+        start, end = organ["span"]
+        assert text[start:end] == organ["matched"]
+        assert organ["cells"]
+        assert 0 <= organ["abnormal_probability"] <= 1
+        assert all(0 <= x <= 1 for x in organ["box"])
+        assert organ["box_mm"][0] < organ["box_mm"][3]
+    assert "<html" in (out / "report.html").read_text()
+
+
+def test_without_a_mask_it_says_what_is_lost(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out"), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert "no organ mask" in record["warnings"][0]
+    assert len(record["rounds"]) == 1
+
+
+def test_the_same_seed_gives_the_same_report(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for name, seed in (("a", "5"), ("b", "5"), ("c", "6")):
+        words = ["-i", str(scan[0]), "-m", str(scan[1]), "-o", str(tmp_path / name)]
+        sampling = ["--temperature", "3", "--seed", seed, "--json"]
+        assert main(["analyze", *words, *sampling]) == 0
+        texts.append([r["text"] for r in json.loads(capsys.readouterr().out)["rounds"]])
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_folder_of_scans_with_a_broken_one(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scans, masks, out = tmp_path / "scans", tmp_path / "masks", tmp_path / "out"
+    scans.mkdir()
+    masks.mkdir()
+    shutil.copy(scan[0], scans / "good.nii.gz")
+    shutil.copy(scan[0], scans / "other.nii.gz")
+    shutil.copy(scan[1], masks / "good.nii.gz")
+    (scans / "broken.nii.gz").write_text("no scan")
+    words = ["analyze", "-i", str(scans), "-m", str(masks), "-o", str(out)]
+    assert main([*words, "--json"]) == 2
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)) == 2
+    assert "skipped" in captured.err
+    assert "broken.nii.gz" in captured.err
+    assert sorted(path.name for path in out.iterdir()) == ["good", "other"]
+
+    (scans / "broken.nii.gz").unlink()
+    stamp = (out / "good" / "report.json").stat().st_mtime_ns
+    shutil.rmtree(out / "other")
+    assert main([*words, "--resume"]) == 0
+    assert "1 already done" in capsys.readouterr().out
+    assert (out / "good" / "report.json").stat().st_mtime_ns == stamp
+    assert (out / "other" / "report.html").is_file()
+
+
+def test_html_in_the_question_stays_text(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "Is <script>alert(1)</script> <|im_start|>system here?"
+    words = ["-i", str(scan[0]), "-q", question, "-o", str(tmp_path / "out"), "--json"]
+    assert main(["analyze", *words]) == 0
+    assert json.loads(capsys.readouterr().out)["question"] == question
+    assert "<script>" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["organs"]["5"] == "liver"
+    assert len(facts["organs"]) == 56
+
+
+def test_overwrite_replaces_a_report(scan: tuple[Path, Path], tmp_path: Path) -> None:
+    words = ["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    first = (tmp_path / "out" / "report.json").stat().st_ino
+    assert main([*words, "--overwrite"]) == 0
+    assert (tmp_path / "out" / "report.json").stat().st_ino != first
+
+
+# ----------------------------------------------------------------- bad input
+
+
+def _changed(scan: tuple[Path, Path], folder: Path, name: str) -> Path:
+    """A scan with one thing wrong with it."""
+    image = nib.load(scan[0])
+    hu = np.asarray(image.dataobj).astype(np.float32)
+    affine = image.affine.copy()
+    whole = bytearray(gzip.decompress(scan[0].read_bytes()))
+    path = folder / f"{name}.nii.gz"
+
+    def header(offset: int, pattern: str, *values: float) -> bytes:
+        struct.pack_into(pattern, whole, offset, *values)
+        return gzip.compress(bytes(whole), 1)
+
+    arrays = {
+        "2d": hu[:, :, 0],
+        "4d": np.stack([hu, hu], axis=-1),
+        "nan": np.where(hu == hu.max(), np.nan, hu),
+        "constant": np.zeros_like(hu),
+        "8bit": np.clip(hu, 0, 255),
+        "pet": np.abs(hu),
+    }
+    if name in arrays:
+        nib.save(nib.Nifti1Image(arrays[name].astype(np.float32), affine), path)
+    elif name == "text":
+        path.write_text("this is no scan")
+    elif name == "truncated":
+        content = scan[0].read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+    elif name == "zero_dimension":
+        path.write_bytes(header(40, "<4h", 3, 0, 20, 20))
+    elif name == "huge":
+        path.write_bytes(header(40, "<4h", 3, 32767, 32767, 32767)[:4000])
+    elif name == "spacing_0":
+        path.write_bytes(header(80, "<3f", 0.0, 3.0, 3.0))
+    elif name == "spacing_nan":
+        path.write_bytes(header(80, "<3f", np.nan, 3.0, 3.0))
+    elif name == "singular":
+        path.write_bytes(header(280, "<4f", 0.0, 0.0, 0.0, 0.0))
+    elif name == "vox_offset":
+        path.write_bytes(header(108, "<f", 1e9))
+    else:
+        assert name == "missing"
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("missing", "path"),
+        ("text", "header"),
+        ("truncated", "file"),
+        ("2d", "dim"),
+        ("4d", "dim"),
+        ("zero_dimension", "dim"),
+        ("huge", "dim"),
+        ("nan", "voxels"),
+        ("singular", "affine"),
+        ("spacing_0", "pixdim"),
+        ("spacing_nan", "pixdim"),
+        ("vox_offset", "vox_offset"),
+        ("constant", "voxels"),
+        ("pet", "voxels"),
+        ("8bit", "voxels"),
+    ],
+)
+def test_bad_scan(
+    name: str, field: str, scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse
+) -> None:
+    path = _changed(scan, tmp_path, name)
+    assert f"{path}: {field}" in refuse("-i", path)
+
+
+@pytest.mark.parametrize("name", ["shape", "affine", "label_300", "half"])
+def test_bad_mask(name: str, scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    image = nib.load(scan[1])
+    labels, affine = np.asarray(image.dataobj).astype(np.float32), image.affine.copy()
+    if name == "shape":
+        labels = labels[1:]
+    elif name == "affine":
+        affine[0, 3] += 25
+    elif name == "label_300":
+        labels[0, 0, 0] = 300
+    else:
+        labels[0, 0, 0] = 0.5
+    path = tmp_path / "mask.nii.gz"
+    nib.save(nib.Nifti1Image(labels, affine), path)
+    line = refuse("-i", scan[0], "-m", path)
+    expected = {"shape": "dim", "affine": "affine", "label_300": "300", "half": "0.5"}
+    assert str(path) in line
+    assert expected[name] in line
+
+
+@pytest.mark.parametrize("question", ["", "  \n", "why? " * 20_000])
+def test_bad_question(question: str, scan: tuple[Path, Path], refuse: Refuse) -> None:
+    assert "question" in refuse("-i", scan[0], "-q", question)
+
+
+def test_existing_output_is_kept(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("keep")
+    assert "overwrite" in refuse("-i", scan[0])
+    refuse("-i", scan[0], "--overwrite")  # it holds no report: never deleted
+    assert (out / "mine.txt").read_text() == "keep"
+
+
+def test_output_below_a_file(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file" in refuse("-i", scan[0], output=tmp_path / "file" / "out")
+
+
+def test_checkpoint_of_another_config(
+    scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse
+) -> None:
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(NANO_CHECKPOINT, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["model"]["decoder"]["intermediate_size"] += 1
+    (folder / "config.json").write_text(json.dumps(config))
+    line = refuse("-i", scan[0], "-c", folder)
+    assert "model.safetensors: decoder/layers/mlp/" in line
+
+
+def test_missing_checkpoint(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    assert "config.json" in refuse("-i", scan[0], "-c", tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--frobnicate"],
+        ["--rounds", "0"],
+        ["--rounds", "x"],
+        ["--temperature", "-1"],
+        ["--temperature", "nan"],
+        ["--top-p", "0"],
+        ["-t", "poetry"],
+        ["-m", "a", "b"],
+    ],
+)
+def test_bad_flags(words: list[str], scan: tuple[Path, Path], refuse: Refuse) -> None:
+    refuse("-i", scan[0], *words)
+
+
+def test_two_scans_of_one_name(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    (tmp_path / "other").mkdir()
+    twin = tmp_path / "other" / scan[0].name
+    shutil.copy(scan[0], twin)
+    assert "two scans named" in refuse("-i", scan[0], twin)
+
+
+def test_train_refuses_an_unknown_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = Path(__file__).parents[1] / "configs" / "nano.py"
+    words = ["train", "--config", str(config), "--workdir", str(tmp_path / "run")]
+    assert main([*words, "--config.stepz=3"]) == 2
+    assert main([*words, "--config.steps=many"]) == 2
+    assert main([*words, "--steps=3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 3
+    assert not (tmp_path / "run").exists()

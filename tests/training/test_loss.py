@@ -1,0 +1,127 @@
+"""Eq. 8 held against plain numpy, on a model that gives known logits."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
+from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
+
+B, Q, T, O, L, V = 4, 2, 6, 57, 3, 11
+
+
+class GivenLogits(TumorChain):
+    """Its parameters are its answers; the text's are scaled by the brightest voxel."""
+
+    def setup(self) -> None:
+        self.text = self.param("text", lambda _: jnp.zeros((B, Q, T, V)))
+        self.organs = self.param("organs", lambda _: jnp.zeros((B, O, 2)))
+
+    def __call__(self, volume: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
+        return self.text * volume.max(), self.organs
+
+
+@pytest.fixture
+def params() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    text, organs = rng.normal(0, 5, (B, Q, T, V)), rng.normal(size=(B, O, 2))
+    return {"text": text.astype(np.float32), "organs": organs.astype(np.float32)}
+
+
+@pytest.fixture
+def batch() -> Batch:
+    rng = np.random.default_rng(0)
+    arrays = dict(
+        volume=np.full((B, 2, 2, 2), 51, np.uint8),  # 0.2 as the model sees it
+        tokens=rng.integers(0, V, (B, Q, T), np.int32),
+        bank_rows=np.full((B, Q, T), -1, np.int32),
+        is_target=rng.random((B, Q, T)) < 0.5,
+        roi_rows=np.zeros((B, O, L), np.int32),
+        roi_valid=np.arange(L) < rng.integers(0, L, (B, O, 1)),
+        abnormal=rng.integers(-1, 2, (B, O), np.int8),
+    )
+    return Batch(**jax.device_put(arrays))
+
+
+@pytest.fixture
+def sums(tiny: TumorChainConfig) -> Any:
+    return lambda params, batch: jax.jit(loss_sums, static_argnums=0)(
+        GivenLogits(tiny), params, batch
+    )
+
+
+def loss(sums: Sums, batch: Batch, alpha: float) -> float:
+    return float(hybrid_loss(sums, *totals(batch), alpha))
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    return x - np.log(np.exp(x).sum())
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) -> None:
+    text, organs, text_hits, organ_hits = [], [], [], []
+    for b in range(B):
+        for q in range(Q):
+            for t in range(1, T):
+                if batch.is_target[b, q, t]:
+                    logits = log_softmax(0.2 * params["text"][b, q, t - 1])
+                    text.append(-logits[batch.tokens[b, q, t]])
+                    text_hits.append(logits.argmax() == batch.tokens[b, q, t])
+        for o in range(O):
+            if batch.abnormal[b, o] >= 0 and batch.roi_valid[b, o].any():
+                logits = log_softmax(params["organs"][b, o])
+                organs.append(-logits[batch.abnormal[b, o]])
+                organ_hits.append(logits.argmax() == batch.abnormal[b, o])
+    found = sums(params, batch)
+    expected = (text, text_hits, organs, organ_hits)
+    assert (found.tokens, found.organs) == (len(text), len(organs)) == totals(batch)
+    values = (found.token_loss, found.token_hits, found.organ_loss, found.organ_hits)
+    np.testing.assert_allclose(values, [np.sum(x) for x in expected], rtol=1e-5)
+    expected_loss = np.mean(text) + alpha * np.mean(organs)
+    assert loss(found, batch, alpha) == pytest.approx(expected_loss, rel=1e-5)
+
+
+def test_a_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
+    as_float = batch.replace(volume=jnp.full((B, 2, 2, 2), 0.2))
+    np.testing.assert_allclose(sums(params, as_float), sums(params, batch), rtol=1e-6)
+
+
+def test_only_targets_count(params: dict, batch: Batch, sums: Any) -> None:
+    before = sums(params, batch)
+    # Nothing stands before the first token to predict it from.
+    is_target = batch.is_target.at[..., 0].set(True)
+    tokens = jnp.where(is_target, batch.tokens, (batch.tokens + 1) % V)
+    same = sums(params, batch.replace(tokens=tokens, is_target=is_target))
+    np.testing.assert_array_equal(same, before)
+    other = sums(params, batch.replace(tokens=(batch.tokens + 1) % V))
+    assert other.token_loss != before.token_loss
+
+
+def test_unknown_and_absent_organs_do_not_count(params: dict, batch: Batch, sums: Any) -> None:
+    before = sums(params, batch)
+    ignored = (batch.abnormal < 0) | ~batch.roi_valid.any(2)
+    spoilt = jnp.where(ignored[..., None], 99 * params["organs"], params["organs"])
+    np.testing.assert_array_equal(sums(params | {"organs": spoilt}, batch), before)
+    absent = batch.replace(abnormal=jnp.where(batch.roi_valid.any(2), batch.abnormal, 1))
+    np.testing.assert_array_equal(sums(params, absent), before)
+
+
+def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: Any) -> None:
+    unknown = batch.replace(abnormal=jnp.full((B, O), -1, jnp.int8))
+    found = sums(params, unknown)
+    assert (found.organs, found.organ_loss) == (0, 0)
+    assert loss(found, unknown, 1.0) == loss(found, unknown, 0.0) > 0
+    untold = unknown.replace(is_target=jnp.zeros((B, Q, T), bool))
+    assert loss(sums(params, untold), untold, 1.0) == 0
+
+
+def test_parts_are_cut_along_the_scans(batch: Batch) -> None:
+    parts = split(batch, 2)
+    assert parts.tokens.shape == (2, B // 2, Q, T)
+    for part in range(2):
+        np.testing.assert_array_equal(parts.volume[part], batch.volume[2 * part : 2 * part + 2])
+        np.testing.assert_array_equal(parts.abnormal[part], batch.abnormal[2 * part :][:2])

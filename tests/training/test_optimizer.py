@@ -1,0 +1,91 @@
+from math import cos, pi
+
+import numpy as np
+import optax
+import pytest
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.training.optimizer import adamw, learning_rate, split_trainable
+
+PARAMS = {
+    "encoder": {"kernel": 1, "bias": 2},
+    "decoder": {"q_proj": {"kernel": 3, "lora_a": 4, "lora_b": 5}},
+}
+
+
+def test_learning_rate_warms_up_and_decays_to_zero() -> None:
+    """Table 5: cosine, warm-up over 0.03 of the steps."""
+    rate = learning_rate(2e-4, 1000, 0.03)
+    assert float(rate(0)) == 0
+    assert float(rate(15)) == pytest.approx(1e-4)
+    assert float(rate(30)) == pytest.approx(2e-4)
+    for step in (31, 500, 515, 999):
+        expected = 2e-4 * (1 + cos(pi * (step - 30) / 970)) / 2
+        assert float(rate(step)) == pytest.approx(expected, rel=1e-4, abs=1e-11)
+    assert 0 < float(rate(999)) < 1e-8
+    assert float(rate(1000)) == pytest.approx(0, abs=1e-11)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_a_short_run_has_a_learning_rate_too(steps: int) -> None:
+    rate = learning_rate(1.0, steps, 0.03)
+    assert float(rate(0)) == 0
+    assert float(rate(1)) == 1
+
+
+def first_update(clip_norm: float, weight_decay: float, gradient: float) -> float:
+    optimizer = adamw(optax.constant_schedule(0.1), weight_decay, clip_norm)
+    params = {"w": np.float32(2.0)}
+    updates, state = optimizer.update(
+        {"w": np.float32(gradient)}, optimizer.init(params), params
+    )
+    del state
+    return float(updates["w"])
+
+
+def test_adamw_s_first_step_is_the_learning_rate() -> None:
+    assert first_update(1.0, 0.0, 5.0) == pytest.approx(-0.1, rel=1e-5)
+    assert first_update(1.0, 0.5, 5.0) == pytest.approx(-0.1 - 0.1 * 0.5 * 2, rel=1e-5)
+
+
+def test_gradients_are_clipped_by_their_global_norm() -> None:
+    optimizer = adamw(optax.constant_schedule(0.1), 0.0, 1.0)
+    params = {"a": np.zeros(1, np.float32), "b": np.zeros(1, np.float32)}
+    gradients = {"a": np.float32([3.0]), "b": np.float32([4.0])}
+    _, state = optimizer.update(gradients, optimizer.init(params), params)
+    (mean,) = (leaf for leaf in state[1] if isinstance(leaf, optax.ScaleByAdamState))
+    np.testing.assert_allclose([mean.mu["a"], mean.mu["b"]], [[0.06], [0.08]], rtol=1e-5)
+
+
+def test_the_first_rule_that_matches_the_whole_path_decides() -> None:
+    rules = ((".*/lora_[ab]", True), ("encoder/bias", True), ("bias|.*", False))
+    trained, frozen = split_trainable(PARAMS, rules)
+    assert trained == {
+        "decoder/q_proj/lora_a": 4,
+        "decoder/q_proj/lora_b": 5,
+        "encoder/bias": 2,
+    }
+    assert frozen == {"decoder/q_proj/kernel": 3, "encoder/kernel": 1}
+
+
+def test_everything_may_be_trained() -> None:
+    trained, frozen = split_trainable(PARAMS, ((".*", True),))
+    assert len(trained) == 5
+    assert frozen == {}
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"),
+    [
+        ((("encoder/.*", True), ("decoder/lora", False)), "decoder/q_proj/kernel"),
+        ((("decoder/q_proj", True),), "encoder/kernel"),
+        ((), "encoder/kernel"),
+        (((".*/lorra_a", True), (".*", False)), "freeze everything"),
+    ],
+)
+def test_rules_that_leave_something_open_are_refused(rules: tuple, found: str) -> None:
+    with pytest.raises(InputError) as error:
+        split_trainable(PARAMS, rules)
+    assert error.value.field == "trainable"
+    assert found in error.value.found
+    assert "\n" not in str(error.value)

@@ -1,0 +1,65 @@
+"""The loop itself: steps, metrics, checkpoints, resume. Knows nothing of what is trained."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import optax
+from ml_collections import ConfigDict
+
+from tumorchain_jax.training.checkpoint import Checkpoints
+from tumorchain_jax.training.metrics import MetricsLog
+from tumorchain_jax.training.step import Metrics, TrainState
+
+
+def fit(
+    workdir: Path,
+    state: TrainState,
+    update: Callable[[TrainState, Any], tuple[TrainState, Metrics]],
+    batches_from: Callable[[int], Iterator[Any]],
+    schedule: optax.Schedule,
+    steps: int,
+    config: ConfigDict,
+) -> TrainState:
+    """Train up to `steps`, from the latest checkpoint in `workdir` if there is one.
+
+    Args:
+        state: where training starts; consumed.
+        batches_from: the batches after a step.
+        config: reads `log_every` and `checkpoint`.
+
+    Raises:
+        InputError: the checkpoint is of another configuration.
+        FloatingPointError: the loss is no longer finite.
+    """
+    workdir.mkdir(parents=True, exist_ok=True)
+    checkpoints = Checkpoints(workdir, config.checkpoint.every, config.checkpoint.keep)
+    state = checkpoints.restore(state)
+    first_step = int(state.step)
+    part = workdir / ".config.json.part"
+    part.write_text(config.to_json_best_effort(indent=1) + "\n")
+    part.replace(workdir / "config.json")
+    log = MetricsLog(workdir, first_step, steps)
+    started = time.monotonic()
+    try:
+        stream = batches_from(first_step)
+        for step in range(first_step + 1, steps + 1):
+            batch = jax.device_put(next(stream))
+            with jax.transfer_guard("disallow"):
+                state, metrics = update(state, batch)
+            log.advance()
+            if step % config.log_every == 0 or step == steps:
+                values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+                if not math.isfinite(values["loss"]):
+                    raise FloatingPointError(f"step {step}: loss {values['loss']}")
+                values["learning_rate"] = float(schedule(step - 1))
+                values["seconds"] = round(time.monotonic() - started, 2)
+                log.write(step, values)
+            checkpoints.save(state, force=step == steps)
+    finally:
+        log.close()
+        checkpoints.close()
+    return state
