@@ -20,6 +20,7 @@ def get_config() -> ConfigDict:
     config.model = TUMORCHAIN_7B  # computes in bfloat16
     config.window = ConfigDict({"level": 40.0, "width": 400.0})
     config.history = "all"
+    config.initial_roi = False
     config.seed = 0
 
     config.data = ConfigDict()
@@ -29,10 +30,14 @@ def get_config() -> ConfigDict:
     config.data.rows = 1
     config.data.length = 2048
 
+    # No cell tags first: M3D's encoder comes pretrained.
+    config.encoder = ConfigDict({"steps": 0, "batch_size": 2, "learning_rate": 3e-5})
+
     config.accumulation = 2
     config.batch_size = 2 * config.accumulation  # 2 at once on the device
     config.steps = TRAINING_RECORDS // config.batch_size  # one epoch
     config.learning_rate = 3e-5
+    config.rate_scale = ((".*", 1.0),)
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0

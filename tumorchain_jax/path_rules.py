@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from flax import traverse_util
 
+from tumorchain_jax.errors import InputError
+
 Value = TypeVar("Value")
 Rules = Sequence[tuple[str, Value]]
 Tree = Mapping[str, Any]
@@ -20,12 +22,18 @@ def first_match(rules: Rules[Value], path: str) -> Value:
     """The value of the first rule whose regex matches all of `path`.
 
     Raises:
-        KeyError: no rule matches.
+        InputError: no rule matches.
     """
     for pattern, value in rules:
         if re.fullmatch(pattern, path):
             return value
-    raise KeyError(f"no rule matches parameter {path!r}; rules: {[p for p, _ in rules]}")
+    raise InputError(
+        "config",
+        "rules by parameter path",
+        f"none for {path} among {[pattern for pattern, _ in rules]}",
+        "one for every parameter",
+        "add one",
+    )
 
 
 def flatten(tree: Tree) -> dict[str, Any]:

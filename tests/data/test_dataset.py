@@ -1,4 +1,3 @@
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -75,6 +74,9 @@ def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[P
     assert (scan.image.dtype, scan.image.shape) == (np.uint8, CONFIG.grid)
     np.testing.assert_allclose(scan.image / 255, prepared.image, atol=0.5001 / 255)
     np.testing.assert_array_equal(scan.labels, labels)
+    lesions = resample_labels(patients[0].lesion_map, prepared.transform)
+    assert lesions.any()
+    np.testing.assert_array_equal(scan.lesions, np.where(lesions, labels, 0))
     np.testing.assert_array_equal(scan.abnormal, abnormal_organs(patients[0]))
 
 

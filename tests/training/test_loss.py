@@ -10,7 +10,8 @@ import pytest
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
 from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
 
-B, Q, T, O, L, V = 4, 2, 6, 57, 3, 11
+B, Q, T, L, V = 4, 2, 6, 3, 11
+ORGANS = 57
 
 
 class GivenLogits(TumorChain):
@@ -18,7 +19,7 @@ class GivenLogits(TumorChain):
 
     def setup(self) -> None:
         self.text = self.param("text", lambda _: jnp.zeros((B, Q, T, V)))
-        self.organs = self.param("organs", lambda _: jnp.zeros((B, O, 2)))
+        self.organs = self.param("organs", lambda _: jnp.zeros((B, ORGANS, 2)))
 
     def __call__(self, volume: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
         return self.text * volume.max(), self.organs
@@ -27,22 +28,22 @@ class GivenLogits(TumorChain):
 @pytest.fixture
 def params() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    text, organs = rng.normal(0, 5, (B, Q, T, V)), rng.normal(size=(B, O, 2))
+    text, organs = rng.normal(0, 5, (B, Q, T, V)), rng.normal(size=(B, ORGANS, 2))
     return {"text": text.astype(np.float32), "organs": organs.astype(np.float32)}
 
 
 @pytest.fixture
 def batch() -> Batch:
     rng = np.random.default_rng(0)
-    arrays = dict(
-        volume=np.full((B, 2, 2, 2), 51, np.uint8),  # 0.2 as the model sees it
-        tokens=rng.integers(0, V, (B, Q, T), np.int32),
-        bank_rows=np.full((B, Q, T), -1, np.int32),
-        is_target=rng.random((B, Q, T)) < 0.5,
-        roi_rows=np.zeros((B, O, L), np.int32),
-        roi_valid=np.arange(L) < rng.integers(0, L, (B, O, 1)),
-        abnormal=rng.integers(-1, 2, (B, O), np.int8),
-    )
+    arrays = {
+        "volume": np.full((B, 2, 2, 2), 51, np.uint8),  # 0.2 as the model sees it
+        "tokens": rng.integers(0, V, (B, Q, T), np.int32),
+        "bank_rows": np.full((B, Q, T), -1, np.int32),
+        "is_target": rng.random((B, Q, T)) < 0.5,
+        "roi_rows": np.zeros((B, ORGANS, L), np.int32),
+        "roi_valid": np.arange(L) < rng.integers(0, L, (B, ORGANS, 1)),
+        "abnormal": rng.integers(-1, 2, (B, ORGANS), np.int8),
+    }
     return Batch(**jax.device_put(arrays))
 
 
@@ -71,7 +72,7 @@ def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) 
                     logits = log_softmax(0.2 * params["text"][b, q, t - 1])
                     text.append(-logits[batch.tokens[b, q, t]])
                     text_hits.append(logits.argmax() == batch.tokens[b, q, t])
-        for o in range(O):
+        for o in range(ORGANS):
             if batch.abnormal[b, o] >= 0 and batch.roi_valid[b, o].any():
                 logits = log_softmax(params["organs"][b, o])
                 organs.append(-logits[batch.abnormal[b, o]])
@@ -111,7 +112,7 @@ def test_unknown_and_absent_organs_do_not_count(params: dict, batch: Batch, sums
 
 
 def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: Any) -> None:
-    unknown = batch.replace(abnormal=jnp.full((B, O), -1, jnp.int8))
+    unknown = batch.replace(abnormal=jnp.full((B, ORGANS), -1, jnp.int8))
     found = sums(params, unknown)
     assert (found.organs, found.organ_loss) == (0, 0)
     assert loss(found, unknown, 1.0) == loss(found, unknown, 0.0) > 0

@@ -27,13 +27,14 @@ DENSITIES = ("hypodense", "hyperdense")
 SHAPES = ("round", "irregular")
 BORDERS = ("well-defined", "ill-defined")
 
-SIZE_LIMITS_MM = (12.0, 20.0, 40.0, 60.0)
-CONTRAST_HU = {"hypodense": (-80.0, -55.0), "hyperdense": (45.0, 90.0)}
+# Conspicuous on purpose: a model that sees the trunk in voxels of 4 x 4 x 9 mm must find them.
+SIZE_LIMITS_MM = (20.0, 32.0, 48.0, 75.0)
+CONTRAST_HU = {"hypodense": (-110.0, -80.0), "hyperdense": (90.0, 150.0)}
 DARKEST_HU = -20.0  # of a lesion: darker would be fat
 GAS_BELOW_HU = -200.0
 # Width of the zone over which a lesion fades into its organ.
 EDGE_MM = {"well-defined": 2.0, "ill-defined": 8.0}
-LARGEST_MM = {5: 60.0, 7: 45.0, 6: 55.0, 20: 55.0, 15: 40.0}
+LARGEST_MM = {5: 75.0, 7: 50.0, 6: 65.0, 20: 65.0, 15: 50.0}
 FEWEST_VOXELS, KEPT_SHARE, SMALLEST_MM = 8, 0.5, 8.0
 ILL_SHARE, SINGLE_SHARE = 0.8, 0.6
 
@@ -62,7 +63,7 @@ class Lesion:
 
     @property
     def size(self) -> str:
-        """The word for its diameter: `SIZES`, parted at 20 and 40 mm."""
+        """The word for its diameter: `SIZES`, parted at 32 and 48 mm."""
         return SIZES[int(np.digitize(self.diameter_mm, SIZE_LIMITS_MM[1:3]))]
 
 

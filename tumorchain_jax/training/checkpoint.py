@@ -34,7 +34,11 @@ class Checkpoints:
 
     def __init__(self, workdir: Path, every: int, keep: int):
         options = ocp.CheckpointManagerOptions(save_interval_steps=every, max_to_keep=keep)
-        self._manager = ocp.CheckpointManager((workdir / "checkpoints").absolute(), options=options)
+        self._manager = ocp.CheckpointManager(
+            (workdir / "checkpoints").absolute(),
+            options=options,
+            item_handlers=ocp.StandardCheckpointHandler(),
+        )
 
     def restore(self, state: TrainState) -> TrainState:
         """The latest checkpoint, shaped and placed like `state`; `state` itself if there is none.
@@ -45,16 +49,14 @@ class Checkpoints:
         step = self._manager.latest_step()
         if step is None:
             return state
-        try:
-            return self._manager.restore(step, args=ocp.args.StandardRestore(state))
-        except (ValueError, KeyError) as error:
-            raise InputError(
-                self._manager.directory,
-                "checkpoint",
-                str(error).split("\n")[0],
-                "the state of this configuration",
-                "resume with the configuration it was trained with, or name another workdir",
-            ) from error
+        # Orbax would refuse another shape too, but with pages of its threads' errors.
+        _check_shapes(
+            self._manager.directory,
+            _shapes(self._manager.item_metadata(step).tree),
+            _shapes(state),
+            "resume with the configuration it was trained with, or name another workdir",
+        )
+        return self._manager.restore(step, args=ocp.args.StandardRestore(state))
 
     def save(self, state: TrainState, force: bool = False) -> None:
         """Save if the step is due (or `force`), in the background."""
@@ -148,7 +150,12 @@ def load_exported(folder: Path) -> Exported:
         ) from error
     tokenizer = Tokenizer.load(folder)
     check_vocabulary(folder, tokenizer, model)
-    _check_shapes(folder, model, params)
+    _check_shapes(
+        path,
+        _shapes(params),
+        _shapes(abstract_params(model)),
+        "put the weights and the config.json of one and the same model together",
+    )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return Exported(model, preprocess, history, params, tokenizer, digest, initial_roi)
 
@@ -169,16 +176,21 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, model: TumorChainConfig
         )
 
 
-def _check_shapes(folder: Path, model: TumorChainConfig, params: dict[str, np.ndarray]) -> None:
-    expected = {path: tuple(leaf.shape) for path, leaf in abstract_params(model).items()}
-    found = {path: leaf.shape for path, leaf in params.items()}
+def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of a tree's arrays by path."""
+    return {"/".join(path): tuple(leaf.shape) for path, leaf in ocp.tree.to_flat_dict(tree).items()}
+
+
+def _check_shapes(
+    source: object,
+    found: dict[str, tuple[int, ...]],
+    expected: dict[str, tuple[int, ...]],
+    mend: str,
+) -> None:
     if found == expected:
         return
     path = next(p for p in sorted(expected | found) if expected.get(p) != found.get(p))
+    missing = "no such array"
     raise InputError(
-        folder / "model.safetensors",
-        path,
-        str(found.get(path, "no such weight")),
-        str(expected.get(path, "no such weight")) + " by config.json",
-        "put the weights and the configuration of one and the same model together",
+        source, path, str(found.get(path, missing)), str(expected.get(path, missing)), mend
     )

@@ -23,9 +23,11 @@ def read_config(path: Path, overrides: Sequence[str]) -> ConfigDict:
             "command line", unknown[0], "an unknown argument", "--config.a.b=value", "remove it"
         )
     values = flags.FlagValues()
-    config_flags.DEFINE_config_file("config", flag_values=values)
+    arguments = ["tumorchain", f"--config={path}", *overrides]
+    # It looks for overrides in the process's own arguments unless told otherwise.
+    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=arguments)
     try:
-        values(["tumorchain", f"--config={path}", *overrides])
+        values(arguments)
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             path, "--config", str(error).splitlines()[0], "a field of it", "see the file"

@@ -18,7 +18,7 @@ from tumorchain_jax.data.pipeline import CellSource, batches
 from tumorchain_jax.models.cell_tagger import CellTagger
 from tumorchain_jax.models.tumorchain import run
 from tumorchain_jax.path_rules import flatten, unflatten
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import adamw, learning_rate
 from tumorchain_jax.training.step import Metrics, TrainState
@@ -53,17 +53,20 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
         organ, lesion = run(model, unflatten(params), volume)
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels
         organ_loss = cross_entropy(organ, batch.organ).mean()
-        # Cells with a lesion are one in a hundred: both kinds weigh the same.
+        # Cells with a lesion are few. What they must be told from are the healthy cells of the same
+        # organs; to tell those organs from others is the easy part, and weighs less.
         each = cross_entropy(lesion, batch.lesion)
         ill = batch.lesion > 0
-        lesion_loss = 0.5 * (_mean(each, ill) + _mean(each, ~ill))
+        alike = ~ill & jnp.isin(batch.organ, jnp.array(DIGESTIVE))
+        lesion_loss = 0.5 * _mean(each, ill) + 0.4 * _mean(each, alike)
+        lesion_loss += 0.1 * _mean(each, ~ill & ~alike)
         right = jnp.argmax(lesion, axis=-1) == batch.lesion
         metrics = {
             "loss": organ_loss + lesion_loss,
             "organ_loss": organ_loss,
             "lesion_loss": lesion_loss,
             "lesion_sensitivity": _mean(right, ill),
-            "lesion_specificity": _mean(right, ~ill),
+            "lesion_specificity": _mean(right, alike),
         }
         return metrics["loss"], metrics
 

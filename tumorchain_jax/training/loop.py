@@ -60,7 +60,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     # --------------------------------------------------- model and optimizer
     model = TumorChain(model_config)
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
-    optimizer = adamw(schedule, config.weight_decay, config.clip_norm)
+    optimizer = adamw(schedule, config.weight_decay, config.clip_norm, config.rate_scale)
     params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
     if config.encoder.steps:
         params |= pretrain_encoder(config, data, workdir)

@@ -1,5 +1,6 @@
 """AdamW with warm-up and cosine decay (paper, Table 5), on the parameters the rules choose."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import optax
@@ -15,12 +16,24 @@ def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedul
 
 
 def adamw(
-    schedule: optax.Schedule, weight_decay: float, clip_norm: float
+    schedule: optax.Schedule,
+    weight_decay: float,
+    clip_norm: float,
+    rate_scale: Rules[float] = ((".*", 1.0),),
 ) -> optax.GradientTransformation:
-    """Gradients clipped by their global norm, then AdamW."""
+    """Gradients clipped by their global norm, then AdamW.
+
+    Args:
+        rate_scale: what the learning rate of each parameter (flat dict by path) is multiplied by.
+    """
+
+    def scale(updates: Mapping[str, Any], _: Any) -> dict[str, Any]:
+        return {path: first_match(rate_scale, path) * update for path, update in updates.items()}
+
     return optax.chain(
         optax.clip_by_global_norm(clip_norm),
         optax.adamw(schedule, weight_decay=weight_decay),
+        optax.stateless(scale),
     )
 
 
@@ -33,14 +46,13 @@ def split_trainable(
         InputError: no rule speaks of some parameter, or nothing is left to train.
     """
     flat = flatten(params)
-    try:
-        trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
-    except KeyError as error:
-        raise _refusal(error.args[0], "a rule for every parameter") from error
+    trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
     if not trained:
-        raise _refusal(f"{trainable}, which freeze everything", "something to train")
+        raise InputError(
+            "config",
+            "trainable",
+            f"{trainable}, which freeze everything",
+            "something to train",
+            "mend the rules",
+        )
     return trained, {path: leaf for path, leaf in flat.items() if path not in trained}
-
-
-def _refusal(found: str, expected: str) -> InputError:
-    return InputError("config", "trainable", found, expected, "mend the rules")

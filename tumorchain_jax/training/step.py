@@ -7,7 +7,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from tumorchain_jax.models.tumorchain import TumorChain
 from tumorchain_jax.path_rules import unflatten
@@ -15,9 +15,14 @@ from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, sp
 
 
 class TrainState(flax.struct.PyTreeNode):
-    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`."""
+    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`.
 
-    step: Int[Array, ""]
+    Attributes:
+        step: int32 scalar, how many updates were made. Not annotated as an array: jax.jit and Orbax
+            put other things in an array's place.
+    """
+
+    step: Any
     trained: dict[str, Any]
     frozen: dict[str, Any]
     optimizer: Any
@@ -62,7 +67,7 @@ def make_step(
             "token_accuracy": sums.token_hits / jnp.maximum(tokens, 1),
             "organ_loss": sums.organ_loss / jnp.maximum(organs, 1),
             "organ_accuracy": sums.organ_hits / jnp.maximum(organs, 1),
-            "gradient_norm": optax.global_norm(gradient),
+            "gradient_norm": optax.tree.norm(gradient),
         }
         new_state = state.replace(
             step=state.step + 1,
