@@ -21,7 +21,7 @@ def get_config() -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.folder = ""  # empty: WORKDIR/data
-    config.data.phantoms = 3000  # made on the first run; 0 takes the folder as it is
+    config.data.phantoms = 2000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
     config.data.rows = 4
     config.data.length = 400
@@ -29,7 +29,7 @@ def get_config() -> ConfigDict:
     # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
     config.encoder = ConfigDict({"steps": 700, "batch_size": 8, "learning_rate": 1.5e-3})
 
-    config.steps = 800
+    config.steps = 600
     config.batch_size = 4
     config.accumulation = 1
     config.learning_rate = 1e-3

@@ -23,7 +23,6 @@ from tumorchain_jax.reasoning.interleaved import (
     LoopConfig,
     Request,
     Result,
-    encode,
     reason,
 )
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, build_matcher, character_span
@@ -164,7 +163,7 @@ def words(tokens: Sequence[int]) -> Interleaved:
 
 def next_logits(params: dict, bank: np.ndarray, sequence: Interleaved) -> np.ndarray:
     """Logits of the token after a sequence; the pads behind it change nothing before them."""
-    padded = np.zeros((2, 1, 288), np.int32)
+    padded = np.zeros((2, 1, 224), np.int32)
     padded[0, 0, : len(sequence)] = sequence.tokens
     padded[1, 0, : len(sequence)] = sequence.bank_rows
     return np.asarray(last_logits(params, bank[None], *padded, len(sequence) - 1))
@@ -203,14 +202,13 @@ categorical = jax.jit(jax.random.categorical)
 
 
 class World(NamedTuple):
-    """A random model that likes to name organs, and scans for it to look at."""
+    """A random model that likes to name organs, and the questions it is asked."""
 
     chat: Chat
     params: dict
     unrolled: dict
     matcher: OrganMatcher
     roi_prompt: RoiPrompt
-    banks: np.ndarray
 
     def reason(self, config: LoopConfig, request: Request) -> Result:
         """The compiled loop."""
@@ -218,7 +216,7 @@ class World(NamedTuple):
         return reason(model, config, self.unrolled, self.matcher, self.roi_prompt, request)
 
     def question(self, seed: int) -> Question:
-        """Random words, masks, ROI sizes, limits and key."""
+        """Random words, visual tokens, masks, ROI sizes, limits and key."""
         rng = np.random.default_rng(seed)
         rois = {}
         for organ in IN_MASK:
@@ -229,53 +227,38 @@ class World(NamedTuple):
         initial = [(organ, rois[organ]) for organ in visited]
         text = "".join(rng.choice(SAID.split(), rng.integers(1, 12)))
         prompt = self.chat.question(text, ["yes", "no"], MODEL.global_tokens, initial)
-        rounds = int(rng.choice([1, 2, 3, 3, 3]))
+        rounds = int(rng.choice([1, 2, 3, 3, 3, 3]))
         budget = int(rng.choice([0, rng.integers(1, 20), 100], p=[0.1, 0.2, 0.7]))
-        bank = self.banks[rng.integers(len(self.banks))]
+        bank = rng.normal(0, 2, (BANK_ROWS, 24)).astype(np.float32)
         return Question(bank, prompt, rois, visited, rounds, budget, jax.random.key(seed))
 
 
 @pytest.fixture(scope="module")
 def world(chat: Chat) -> World:
-    rng = np.random.default_rng(0)
-    draw = lambda leaf: rng.normal(0, 0.7, leaf.shape).astype(np.float32)  # noqa: E731
+    rng = np.random.default_rng(4)
+    draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)  # noqa: E731
     params = unflatten(jax.tree.map(draw, abstract_params(MODEL)))
     decoder = params["decoder"]
     decoder["norm"]["weight"][:] = 1
     embedding, head = decoder["embed_tokens"]["embedding"], decoder["lm_head"]["kernel"]
     embedding *= 4
-    head /= 7
+    head /= 5
     # The head likes what it says, and there the word after the last: else it would repeat itself.
     said = [chat.tokenizer.im_end, *chat.tokenizer.encode(SAID)]
-    head[:, np.roll(said, -1)] += 0.15 * embedding[said].T + rng.normal(size=(24, len(said)))
+    head[:, np.roll(said, -1)] += 0.2 * embedding[said].T + rng.normal(size=(24, len(said)))
+    head[:, chat.tokenizer.im_end] *= 1.8
     # Pieces of characters it never says: no layer changes the first feature, so its row is a bias.
     # Bytes that are no text are the one thing the matcher sees otherwise than a search of the text.
     for layers, kernel in (("self_attn", "o_proj"), ("mlp", "down_proj")):
         decoder["layers"][layers][kernel]["kernel"][:, :, 0] = 0
     embedding[:, 0] = 4
-    pieces = [not is_text(spelling) for spelling in chat.tokenizer.token_bytes]
-    head[0] = np.where(pieces, -40, 0)
+    spellings = [spelling.decode(errors="replace") for spelling in chat.tokenizer.token_bytes]
+    head[0] = [-15 if "\N{REPLACEMENT CHARACTER}" in spelling else 0 for spelling in spellings]
 
     params = jax.tree.map(jnp.asarray, params)
-    volumes = jnp.asarray(rng.random((3, *MODEL.encoder.image), np.float32))
-    banks, _ = encode(TumorChain(MODEL), params, volumes, *no_rois(3))
-    return World(
-        chat,
-        params,
-        params | {"decoder": unroll(params["decoder"])},
-        build_matcher(chat.tokenizer.token_bytes),
-        build_roi_prompt(chat),
-        np.asarray(banks),
-    )
-
-
-def is_text(spelling: bytes) -> bool:
-    return "\N{REPLACEMENT CHARACTER}" not in spelling.decode(errors="replace")
-
-
-def no_rois(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    shape = (batch, len(ORGANS), SLOTS)
-    return np.zeros(shape, np.int32), np.zeros(shape, bool)
+    unrolled = params | {"decoder": unroll(params["decoder"])}
+    matcher = build_matcher(chat.tokenizer.token_bytes)
+    return World(chat, params, unrolled, matcher, build_roi_prompt(chat))
 
 
 @pytest.fixture(scope="module")
@@ -290,8 +273,8 @@ def request_of(questions: Sequence[Question]) -> Request:
     """The batch that the compiled loop takes."""
     B, P = len(questions), LOOP.prompt_length
     prompt, prompt_valid = np.zeros((2, B, P), np.int32), np.zeros((B, P), bool)
-    roi_rows, roi_valid = no_rois(B)
-    visited = np.zeros((B, len(ORGANS)), bool)
+    roi_rows = np.zeros((B, len(ORGANS), SLOTS), np.int32)
+    roi_valid, visited = roi_rows > 0, np.zeros((B, len(ORGANS)), bool)
     for b, question in enumerate(questions):
         start = P - len(question.prompt)
         prompt[:, b, start:] = question.prompt.tokens, question.prompt.bank_rows
@@ -340,12 +323,9 @@ def assert_equal(chat: Chat, got: Result, run: Run) -> None:
             logits = expected.logits[step].astype(np.float64)
             log_probability = logits[token] - np.log(np.exp(logits).sum())
             assert abs(written.log_probabilities[i, step] - log_probability) < 1e-4
-        beyond = (
-            written.tokens[i, n:],
-            written.log_probabilities[i, n:],
-            written.logits[i, steps:],
-        )
-        assert not any(leaf.any() for leaf in beyond)
+        assert not written.tokens[i, n:].any()
+        assert not written.log_probabilities[i, n:].any()
+        assert not written.logits[i, steps:].any()
 
         text = chat.tokenizer.decode_bytes(expected.tokens)
         named = np.flatnonzero(got.matches.first[i] != NONE).tolist()
@@ -375,7 +355,7 @@ def test_a_batch_of_three_equals_three_batches_of_one(world: World, runs: Runs, 
             assert_equal(world.chat, alone, runs[name][seed])
             leaves = jax.tree.leaves(alone), jax.tree.leaves(together[seed - start])
             for got, expected in zip(*leaves, strict=True):
-                np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
+                np.testing.assert_allclose(got, expected, atol=1e-4, rtol=0)
 
 
 @EVERY_CONFIG
@@ -398,7 +378,6 @@ def test_the_questions_reach_every_case(world: World, runs: Runs, name: str) -> 
             seen["in the prompt"] += not named.isdisjoint(question.visited)
             seen["looked at before"] += not named.isdisjoint(shown.difference(question.visited))
             shown.update(done.looked_at)
-    print(name, seen)
     assert all(seen.values()), seen
     assert seen["organs enter in mid-decode"] > QUESTIONS / 2
 

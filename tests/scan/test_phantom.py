@@ -228,8 +228,8 @@ def test_patients_differ_in_health_organ_size_and_kind():
             assert 0.4 < np.mean([getattr(p, field) == word for p in ill]) < 0.6
     assert 0.5 < np.mean([len(p.diameters_mm) == 1 for p in ill]) < 0.7
     diameters = [d for p in ill for d in p.diameters_mm]
-    assert 12 <= min(diameters) < 15
-    assert 55 < max(diameters) <= 60
+    assert 30 <= min(diameters) < 33
+    assert 80 < max(diameters) <= 85
 
 
 def test_painting_stays_in_the_organ_of_a_real_ct(real):
@@ -276,9 +276,9 @@ def test_shape_and_border_show():
     assert np.mean(halo["ill-defined"]) > np.mean(halo["well-defined"]) + 0.3
 
 
-def test_size_words_part_at_20_and_40_mm():
+def test_size_words_part_at_45_and_60_mm():
     p = make_patient(ILL[0])
-    words = [replace(p.lesions[0], diameter_mm=d).size for d in (19.9, 20.0, 39.9, 40.0)]
+    words = [replace(p.lesions[0], diameter_mm=d).size for d in (44.9, 45.0, 59.9, 60.0)]
     assert words == [SIZES[0], SIZES[1], SIZES[1], SIZES[2]]
 
 

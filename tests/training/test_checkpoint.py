@@ -92,7 +92,7 @@ def test_a_saved_state_may_be_consumed_at_once(tmp_path: Path) -> None:
         (state_at(0, (3, 5)), "optimizer/1/0/mu/a/b", "(3, 2)", "(3, 5)"),
         (state_at(0, frozen="z"), "frozen/c", "(2,)", "no such array"),
         (state_at(0, frozen="b"), "frozen/b", "no such array", "(2,)"),
-        (state_at(0).replace(optimizer=()), "optimizer/1/0/count", "()", "no such array"),
+        (state_at(0)._replace(optimizer=()), "optimizer/1/0/count", "()", "no such array"),
     ],
     ids=["shape", "another", "missing", "optimizer"],
 )
@@ -217,7 +217,7 @@ BAD_EXPORTS = {
     "no config": (lambda f: (f / "config.json").unlink(), "config.json: found none"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: found none"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: found none"),
-    "truncated weights": (truncate, "checkpoint: found .*safetensor"),
+    "truncated weights": (truncate, "checkpoint: found .*incomplete"),
     "text as weights": (
         lambda f: (f / "model.safetensors").write_text("weights"),
         "checkpoint: found",
@@ -233,7 +233,7 @@ BAD_EXPORTS = {
     "unknown field": (edit_config(lambda c: c["model"].update(colour=1)), "colour"),
     "number as encoder": (edit_config(lambda c: c["model"].update(encoder=3)), "checkpoint: found"),
     "unknown history": (edit_config(lambda c: c.update(history="some")), "history 'some'"),
-    "another window": (edit_config(lambda c: c["preprocess"].update(width=0)), "window: found"),
+    "another window": (edit_config(lambda c: c["preprocess"].update(width=-1.0)), "width > 0 HU"),
     "another size": (
         edit_config(lambda c: c["model"]["decoder"].update(vocab_size=600)),
         rf"safetensors: {WEIGHT}: found \(512, 16\), expected \(600, 16\)",

@@ -87,7 +87,7 @@ def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) 
 
 
 def test_a_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
-    as_float = batch.replace(volume=jnp.full((B, 2, 2, 2), 0.2))
+    as_float = batch._replace(volume=jnp.full((B, 2, 2, 2), 0.2))
     np.testing.assert_allclose(sums(params, as_float), sums(params, batch), rtol=1e-6)
 
 
@@ -96,9 +96,9 @@ def test_only_targets_count(params: dict, batch: Batch, sums: Any) -> None:
     # Nothing stands before the first token to predict it from.
     is_target = batch.is_target.at[..., 0].set(True)
     tokens = jnp.where(is_target, batch.tokens, (batch.tokens + 1) % V)
-    same = sums(params, batch.replace(tokens=tokens, is_target=is_target))
+    same = sums(params, batch._replace(tokens=tokens, is_target=is_target))
     np.testing.assert_array_equal(same, before)
-    other = sums(params, batch.replace(tokens=(batch.tokens + 1) % V))
+    other = sums(params, batch._replace(tokens=(batch.tokens + 1) % V))
     assert other.token_loss != before.token_loss
 
 
@@ -107,16 +107,16 @@ def test_unknown_and_absent_organs_do_not_count(params: dict, batch: Batch, sums
     ignored = (batch.abnormal < 0) | ~batch.roi_valid.any(2)
     spoilt = jnp.where(ignored[..., None], 99 * params["organs"], params["organs"])
     np.testing.assert_array_equal(sums(params | {"organs": spoilt}, batch), before)
-    absent = batch.replace(abnormal=jnp.where(batch.roi_valid.any(2), batch.abnormal, 1))
+    absent = batch._replace(abnormal=jnp.where(batch.roi_valid.any(2), batch.abnormal, 1))
     np.testing.assert_array_equal(sums(params, absent), before)
 
 
 def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: Any) -> None:
-    unknown = batch.replace(abnormal=jnp.full((B, ORGANS), -1, jnp.int8))
+    unknown = batch._replace(abnormal=jnp.full((B, ORGANS), -1, jnp.int8))
     found = sums(params, unknown)
     assert (found.organs, found.organ_loss) == (0, 0)
     assert loss(found, unknown, 1.0) == loss(found, unknown, 0.0) > 0
-    untold = unknown.replace(is_target=jnp.zeros((B, Q, T), bool))
+    untold = unknown._replace(is_target=jnp.zeros((B, Q, T), bool))
     assert loss(sums(params, untold), untold, 1.0) == 0
 
 

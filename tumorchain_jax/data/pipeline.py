@@ -128,12 +128,11 @@ class CellSource:
 
     def __getitem__(self, index: int) -> Example:
         scan = ModelScan.from_bytes(self.scans[index])
-        lesions = coverage(scan.lesions, self.cells)
-        lesions[0] = LESION_SHARE * lesions.sum(axis=0)
+        counts = coverage(scan.lesions, self.cells)
         return {
             "volume": scan.image,
             "organ": coverage(scan.labels, self.cells).argmax(axis=0).astype(np.int32),
-            "lesion": lesions.argmax(axis=0).astype(np.int32),
+            "lesion": counts[1:].sum(axis=0) > LESION_SHARE * counts.sum(axis=0),
         }
 
 

@@ -2,7 +2,7 @@
 
 M3D's encoder comes pretrained on 120,000 image-text pairs (M3D-CLIP). A model as small as nano, on
 a few thousand digital patients, instead learns from their label maps: which organ fills a cell, and
-which organ's lesion it holds. The head is dropped afterwards. Ours, not the paper's.
+whether it holds a lesion. The head is dropped afterwards. Ours, not the paper's.
 """
 
 import flax.linen as nn
@@ -23,10 +23,12 @@ class CellTagger(nn.Module):
     labels: int
 
     @nn.compact
-    def __call__(self, volume: Float[Array, "B D H W"]) -> tuple[Float[Array, "B N O"], ...]:
-        """Logits of the organ that fills each cell, and of the organ whose lesion it holds."""
+    def __call__(
+        self, volume: Float[Array, "B D H W"]
+    ) -> tuple[Float[Array, "B N O"], Float[Array, "B N"]]:
+        """Logits of the organ that fills each cell, and of its holding a lesion."""
         cells = ViT3D(self.config, name="encoder")(volume)
         axes = ("embed", "classes")
         organ = Linear(self.labels, axes, use_bias=True, name="organ")(cells)
-        lesion = Linear(self.labels, axes, use_bias=True, name="lesion")(cells)
-        return organ, lesion
+        lesion = Linear(1, axes, use_bias=True, name="lesion")(cells)
+        return organ, lesion[..., 0]

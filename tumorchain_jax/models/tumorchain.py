@@ -89,7 +89,7 @@ class TumorChainConfig:
 
 
 NANO = TumorChainConfig(
-    encoder=ViT3DConfig((32, 80, 80), (4, 8, 8), 128, 512, 3, 2),
+    encoder=ViT3DConfig((32, 80, 80), (4, 8, 8), 128, 512, 2, 2),
     decoder=Qwen2Config(
         vocab_size=1024,
         hidden_size=128,

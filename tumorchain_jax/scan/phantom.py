@@ -28,13 +28,13 @@ SHAPES = ("round", "irregular")
 BORDERS = ("well-defined", "ill-defined")
 
 # Conspicuous on purpose: a model that sees the trunk in voxels of 4 x 4 x 9 mm must find them.
-SIZE_LIMITS_MM = (20.0, 32.0, 48.0, 75.0)
-CONTRAST_HU = {"hypodense": (-110.0, -80.0), "hyperdense": (90.0, 150.0)}
+SIZE_LIMITS_MM = (30.0, 45.0, 60.0, 85.0)
+CONTRAST_HU = {"hypodense": (-110.0, -80.0), "hyperdense": (140.0, 200.0)}
 DARKEST_HU = -20.0  # of a lesion: darker would be fat
 GAS_BELOW_HU = -200.0
 # Width of the zone over which a lesion fades into its organ.
 EDGE_MM = {"well-defined": 2.0, "ill-defined": 8.0}
-LARGEST_MM = {5: 75.0, 7: 50.0, 6: 65.0, 20: 65.0, 15: 50.0}
+LARGEST_MM = {5: 85.0, 7: 60.0, 6: 75.0, 20: 75.0, 15: 60.0}
 FEWEST_VOXELS, KEPT_SHARE, SMALLEST_MM = 8, 0.5, 8.0
 ILL_SHARE, SINGLE_SHARE = 0.8, 0.6
 
@@ -63,7 +63,7 @@ class Lesion:
 
     @property
     def size(self) -> str:
-        """The word for its diameter: `SIZES`, parted at 32 and 48 mm."""
+        """The word for its diameter: `SIZES`, parted at 45 and 60 mm."""
         return SIZES[int(np.digitize(self.diameter_mm, SIZE_LIMITS_MM[1:3]))]
 
 

@@ -107,10 +107,14 @@ def export(
         "history": history,
         "initial_roi": initial_roi,
     }
-    (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
-    save_file(arrays, part / "model.safetensors", metadata={"format": "np"})
-    tokenizer.save(part)
+    try:
+        (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
+        save_file(arrays, part / "model.safetensors", metadata={"format": "np"})
+        tokenizer.save(part)
+    except BaseException:
+        shutil.rmtree(part)
+        raise
     if folder.exists():
         folder.rename(old)
     part.rename(folder)
@@ -144,7 +148,7 @@ def load_exported(folder: Path) -> Exported:
         if history not in get_args(History):
             raise ValueError(f"history {history!r}")
         params = load_file(path)
-    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, InputError) as error:
         raise InputError(
             folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
         ) from error

@@ -4,10 +4,9 @@ Shape letters: B scans, N cells, O organ labels.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,12 +23,12 @@ from tumorchain_jax.training.optimizer import adamw, learning_rate
 from tumorchain_jax.training.step import Metrics, TrainState
 
 
-class CellBatch(flax.struct.PyTreeNode):
-    """Scans and the tags of their cells: which organ fills it, whose lesion it holds (or 0)."""
+class CellBatch(NamedTuple):
+    """Scans and the tags of their cells: which organ fills it, whether it holds a lesion."""
 
     volume: Num[Array, "B D H W"]
     organ: Int[Array, "B N"]
-    lesion: Int[Array, "B N"]
+    lesion: Bool[Array, "B N"]
 
 
 def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, Any]:
@@ -51,22 +50,20 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
     def loss(params: dict[str, Any], batch: CellBatch) -> tuple[Float[Array, ""], Metrics]:
         volume = batch.volume.astype(jnp.float32) / 255
         organ, lesion = run(model, unflatten(params), volume)
-        cross_entropy = optax.softmax_cross_entropy_with_integer_labels
-        organ_loss = cross_entropy(organ, batch.organ).mean()
+        organ_loss = optax.softmax_cross_entropy_with_integer_labels(organ, batch.organ).mean()
         # Cells with a lesion are few. What they must be told from are the healthy cells of the same
         # organs; to tell those organs from others is the easy part, and weighs less.
-        each = cross_entropy(lesion, batch.lesion)
-        ill = batch.lesion > 0
+        ill = batch.lesion
+        each = optax.sigmoid_binary_cross_entropy(lesion, ill.astype(jnp.float32))
         alike = ~ill & jnp.isin(batch.organ, jnp.array(DIGESTIVE))
         lesion_loss = 0.5 * _mean(each, ill) + 0.4 * _mean(each, alike)
         lesion_loss += 0.1 * _mean(each, ~ill & ~alike)
-        right = jnp.argmax(lesion, axis=-1) == batch.lesion
         metrics = {
             "loss": organ_loss + lesion_loss,
             "organ_loss": organ_loss,
             "lesion_loss": lesion_loss,
-            "lesion_sensitivity": _mean(right, ill),
-            "lesion_specificity": _mean(right, alike),
+            "lesion_sensitivity": _mean(lesion > 0, ill),
+            "lesion_specificity": _mean(lesion <= 0, alike),
         }
         return metrics["loss"], metrics
 
@@ -74,7 +71,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
         gradient, metrics = jax.grad(loss, has_aux=True)(state.trained, batch)
         updates, new_optimizer = optimizer.update(gradient, state.optimizer, state.trained)
         trained = optax.apply_updates(state.trained, updates)
-        state = state.replace(step=state.step + 1, trained=trained, optimizer=new_optimizer)
+        state = state._replace(step=state.step + 1, trained=trained, optimizer=new_optimizer)
         return state, metrics
 
     params = init(jax.random.key(config.seed))

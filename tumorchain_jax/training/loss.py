@@ -5,7 +5,6 @@ Shape letters: B scans, Q rows of a scan, T positions, O organs, L ROI slots, V 
 
 from typing import NamedTuple
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,16 +13,16 @@ from jaxtyping import Array, Bool, Float, Int, Num
 from tumorchain_jax.models.tumorchain import TumorChain, run
 
 
-class Batch(flax.struct.PyTreeNode):
-    """What a step reads; see `data/pipeline.py`. P is there in a batch that `split` cut."""
+class Batch(NamedTuple):
+    """What a step reads; see `data/pipeline.py`."""
 
-    volume: Num[Array, "*P B D H W"]
-    tokens: Int[Array, "*P B Q T"]
-    bank_rows: Int[Array, "*P B Q T"]
-    is_target: Bool[Array, "*P B Q T"]
-    roi_rows: Int[Array, "*P B O L"]
-    roi_valid: Bool[Array, "*P B O L"]
-    abnormal: Int[Array, "*P B O"]
+    volume: Num[Array, "B D H W"]
+    tokens: Int[Array, "B Q T"]
+    bank_rows: Int[Array, "B Q T"]
+    is_target: Bool[Array, "B Q T"]
+    roi_rows: Int[Array, "B O L"]
+    roi_valid: Bool[Array, "B O L"]
+    abnormal: Int[Array, "B O"]
 
 
 class Sums(NamedTuple):

@@ -1,28 +1,22 @@
 """One optimizer step as one compiled program."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from tumorchain_jax.models.tumorchain import TumorChain
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
 
 
-class TrainState(flax.struct.PyTreeNode):
-    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`.
+class TrainState(NamedTuple):
+    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`."""
 
-    Attributes:
-        step: int32 scalar, how many updates were made. Not annotated as an array: jax.jit and Orbax
-            put other things in an array's place.
-    """
-
-    step: Any
+    step: Int[Array, ""]
     trained: dict[str, Any]
     frozen: dict[str, Any]
     optimizer: Any
@@ -69,7 +63,7 @@ def make_step(
             "organ_accuracy": sums.organ_hits / jnp.maximum(organs, 1),
             "gradient_norm": optax.tree.norm(gradient),
         }
-        new_state = state.replace(
+        new_state = state._replace(
             step=state.step + 1,
             trained=optax.apply_updates(state.trained, updates),
             optimizer=new_optimizer,
