@@ -1,5 +1,7 @@
+from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import pytest
 
 from tumorchain_jax.data.dataset import write_phantoms
@@ -7,6 +9,14 @@ from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import TumorChainConfig
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_in_haste() -> Iterator[None]:
+    """These programs are large and run for a few steps: compiling them is all they cost."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             jax.config.update(name, value)
         compilation_cache.reset_cache()
         if values is settings:
-            yield {name.upper(): str(value) for name, value in settings.items()}
+            haste = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+            yield haste | {name.upper(): str(value) for name, value in settings.items()}
 
 
 @pytest.fixture(scope="module")

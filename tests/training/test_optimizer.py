@@ -1,6 +1,7 @@
 from math import cos, pi
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -38,7 +39,7 @@ def first_update(weight_decay: float, **options: Any) -> dict[str, float]:
     optimizer = adamw(optax.constant_schedule(0.1), weight_decay, 1.0, **options)
     params = {"a/b": np.float32(2.0), "c": np.float32(2.0)}
     gradients = {"a/b": np.float32(5.0), "c": np.float32(-7.0)}
-    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    updates, _ = jax.jit(optimizer.update)(gradients, optimizer.init(params), params)
     return {path: float(update) for path, update in updates.items()}
 
 
@@ -59,7 +60,7 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
     optimizer = adamw(optax.constant_schedule(0.1), 0.0, 1.0)
     params = {"a": np.zeros(1, np.float32), "b": np.zeros(1, np.float32)}
     gradients = {"a": np.float32([3.0]), "b": np.float32([4.0])}
-    _, state = optimizer.update(gradients, optimizer.init(params), params)
+    _, state = jax.jit(optimizer.update)(gradients, optimizer.init(params), params)
     (mean,) = (leaf for leaf in state[1] if isinstance(leaf, optax.ScaleByAdamState))
     np.testing.assert_allclose([mean.mu["a"], mean.mu["b"]], [[0.06], [0.08]], rtol=1e-5)
 
