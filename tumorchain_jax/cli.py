@@ -6,6 +6,7 @@ at a terminal; `--json` leaves nothing but JSON on stdout.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and options.run is not _train:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     options.overrides = rest
+    # Only its tokenizers are used here: no advice to install PyTorch on stderr.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
         return options.run(options)
     except InputError as error:

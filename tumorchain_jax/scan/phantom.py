@@ -188,7 +188,7 @@ def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None
         Volume(labels.voxels.astype(np.uint8), labels.affine, labels.source),
         lesions,
         seed,
-        f"The CT and its organs are real ({ct.source}); the lesions are made up from the seed.",
+        f"The CT and its organs are real ({Path(ct.source).name}); the lesions are made up.",
         Volume(lesion_map, ct.affine, labels.source),
     )
 
