@@ -79,7 +79,7 @@ def _build_parser() -> argparse.ArgumentParser:
     asked.add_argument("-q", "--question")
     asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
     add("-c", "--checkpoint", type=Path, help="folder; default: the nano model of the package")
-    add("--rounds", type=int, help="at most this many rounds of reasoning")
+    add("--rounds", type=int, default=4, help="at most this many rounds of reasoning")
     add("--temperature", type=float, default=0.0, help="0 is greedy")
     add("--top-p", type=float, default=1.0)
     add("--seed", type=int, default=0, help="of the sampling")
@@ -140,14 +140,16 @@ def _analyze(options: argparse.Namespace) -> int:
 
     cases = list_cases(options.input, options.mask, options.output)
     question = TASKS[options.task] if options.question is None else options.question
-    _check_sampling(options)
+    _check_numbers(options)
     done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
     todo = [case for case in cases if case not in done]
     for case in todo:
         check_folder(case.output, options.overwrite)
     _use_compilation_cache()
     analyzer = Analyzer.load(
-        options.checkpoint, sampling=Sampling(options.temperature, options.top_p)
+        options.checkpoint,
+        sampling=Sampling(options.temperature, options.top_p),
+        max_rounds=options.rounds,
     )
     analyzer.check_question(question)
     say = _printer(options.json)
@@ -180,14 +182,12 @@ def _analyze_one(
     analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
 ) -> "Report":
     case = analyzer.prepare(ct, mask)
-    return analyzer.batch([(case, question)], seed=options.seed, rounds=options.rounds)[0]
+    return analyzer.batch([(case, question)], seed=options.seed)[0]
 
 
-def _check_sampling(options: argparse.Namespace) -> None:
+def _check_numbers(options: argparse.Namespace) -> None:
     limits = {
-        "--temperature": (options.temperature >= 0, options.temperature, "0 or more"),
-        "--top-p": (0 < options.top_p <= 1, options.top_p, "over 0, at most 1"),
-        "--rounds": (options.rounds is None or options.rounds > 0, options.rounds, "1 or more"),
+        "--rounds": (0 < options.rounds <= 16, options.rounds, "1 to 16"),
         "--seed": (0 <= options.seed < 2**32, options.seed, "0 to 4294967295"),
     }
     for name, (right, found, expected) in limits.items():

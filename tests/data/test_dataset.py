@@ -74,10 +74,17 @@ def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[P
     assert (scan.image.dtype, scan.image.shape) == (np.uint8, CONFIG.grid)
     np.testing.assert_allclose(scan.image / 255, prepared.image, atol=0.5001 / 255)
     np.testing.assert_array_equal(scan.labels, labels)
-    lesions = resample_labels(patients[0].lesion_map, prepared.transform)
-    assert lesions.any()
-    np.testing.assert_array_equal(scan.lesions, np.where(lesions, labels, 0))
     np.testing.assert_array_equal(scan.abnormal, abnormal_organs(patients[0]))
+
+
+def test_lesions_are_kept_by_organ(patients: list[Patient]) -> None:
+    labels = patients[0].labels
+    everywhere = replace(labels, voxels=np.uint8(3 * np.isin(labels.voxels, (5, 20))))
+    scan = model_scan(replace(patients[0], lesion_map=everywhere), CONFIG)
+    assert set(np.unique(scan.lesions)) == {0, 5, 20}
+    np.testing.assert_array_equal(
+        scan.lesions, np.where(np.isin(scan.labels, (5, 20)), scan.labels, 0)
+    )
 
 
 def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:

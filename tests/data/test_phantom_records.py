@@ -6,10 +6,18 @@ import pytest
 from tumorchain_jax.data.phantom_records import abnormal_organs, describe, patient_records
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.scan.organs import DIGESTIVE, display_name, labels_named
-from tumorchain_jax.scan.phantom import BORDERS, DENSITIES, SHAPES, Lesion, Patient
+from tumorchain_jax.scan.phantom import (
+    BORDERS,
+    DENSITIES,
+    SHAPES,
+    SIZE_LIMITS_MM,
+    Lesion,
+    Patient,
+)
 from tumorchain_jax.scan.volume import Volume
 
 LIVER, PANCREAS = 5, 7
+SMALL, MEDIUM, LARGE = (limit + 0.5 for limit in SIZE_LIMITS_MM[:3])
 ANSWER = re.compile(r"</think> (?:Thus, the answer is(?: ([A-F])\.)?|Conclusion:) ([^.]+)\.$")
 
 
@@ -26,7 +34,7 @@ def lesion(organ: int, diameter: float, *words: str) -> Lesion:
 def draw(seed: int) -> Patient:
     rng = np.random.default_rng(seed)
     words = [str(rng.choice(pair)) for pair in (DENSITIES, SHAPES, BORDERS)]
-    diameters = rng.uniform(8, 60, seed % 4).tolist()
+    diameters = rng.uniform(SMALL, LARGE, seed % 4).tolist()
     return make(seed, tuple(lesion(DIGESTIVE[seed % 5], d, *words) for d in diameters))
 
 
@@ -151,9 +159,9 @@ def test_the_questions_are_balanced() -> None:
 @pytest.mark.parametrize(
     ("diameters", "expected"),
     [
-        ((30.0,), "one lesion, medium, hypodense, round and ill-defined"),
-        ((10.0, 50.0), "two lesions, the largest large, hypodense, round and ill-defined"),
-        ((9.0, 12.0, 10.0), "three lesions, the largest small, hypodense, round and ill-defined"),
+        ((MEDIUM,), "one lesion, medium, hypodense, round and ill-defined"),
+        ((SMALL, LARGE), "two lesions, the largest large, hypodense, round and ill-defined"),
+        ((SMALL,) * 3, "three lesions, the largest small, hypodense, round and ill-defined"),
     ],
 )
 def test_description_of_lesions(diameters: tuple[float, ...], expected: str) -> None:

@@ -166,3 +166,8 @@ def test_any_text_survives_qwen_s_tokenizer(qwen: Tokenizer) -> None:
         ids = qwen.encode(text)
         assert qwen.decode_bytes(ids) == text.encode()
         assert not {qwen.im_start, qwen.im_end, qwen.image_pad} & set(ids)
+
+
+def test_padded_ids_stand_for_nothing(tokenizer: Tokenizer) -> None:
+    ids = [*tokenizer.encode("liver"), len(tokenizer.token_bytes), 10**6]
+    assert tokenizer.decode(ids) == "liver"

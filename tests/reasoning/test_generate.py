@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.reasoning.generate import Sampling, sample
 
 DRAWS = 8192
@@ -94,3 +95,11 @@ def test_a_row_depends_on_its_own_key_and_logits_alone() -> None:
     assert (run(logits, other) != tokens).any()
     logits[1:] = 0
     assert run(logits, one)[0] == tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p"), [(-1.0, 1.0), (float("nan"), 1.0), (1.0, 0.0), (1.0, 1.5)]
+)
+def test_impossible_sampling_is_refused(temperature: float, top_p: float) -> None:
+    with pytest.raises(InputError):
+        Sampling(temperature, top_p)

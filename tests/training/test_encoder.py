@@ -50,7 +50,7 @@ def test_it_learns_and_hands_over_the_encoder(
     lines = (tmp_path / "encoder" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
     assert len(losses) == 12
-    assert np.mean(losses[-3:]) < 0.8 * losses[0]
+    assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
 def test_done_pretraining_is_taken_from_its_checkpoint(

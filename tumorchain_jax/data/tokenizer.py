@@ -100,8 +100,10 @@ class Tokenizer:
         return self.backend(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
-        """The bytes of some ids, which may end within a character."""
-        return b"".join(self.token_bytes[i] for i in ids)
+        """The bytes of some ids, which may end within a character. An id of the padded vocabulary,
+        which no token has, stands for none.
+        """
+        return b"".join(self.token_bytes[i] for i in ids if i < len(self.token_bytes))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids; bytes that are no UTF-8 become U+FFFD."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.qwen2.model import LayerCache
 from tumorchain_jax.models.tumorchain import TumorChain, run
 from tumorchain_jax.reasoning.roi import Turn
@@ -20,10 +21,20 @@ from tumorchain_jax.reasoning.roi import Turn
 class Sampling:
     """How a token is chosen: greedily at temperature 0, else from the smallest set of tokens whose
     probability reaches `top_p`, at that temperature.
+
+    Raises:
+        InputError: the temperature is negative, or `top_p` not within 0 (excluded) and 1.
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            found = str(self.temperature)
+            raise InputError("sampling", "temperature", found, "0 (greedy) or more", "change it")
+        if not 0 < self.top_p <= 1:
+            raise InputError("sampling", "top-p", str(self.top_p), "over 0, at most 1", "change it")
 
 
 def sample(

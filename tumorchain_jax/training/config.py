@@ -1,6 +1,7 @@
 """Reading a configuration file, and overriding its fields from the command line."""
 
 from collections.abc import Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from absl import flags
@@ -23,13 +24,23 @@ def read_config(path: Path, overrides: Sequence[str]) -> ConfigDict:
             "command line", unknown[0], "an unknown argument", "--config.a.b=value", "remove it"
         )
     values = flags.FlagValues()
-    arguments = ["tumorchain", f"--config={path}", *overrides]
-    # It looks for overrides in the process's own arguments unless told otherwise.
-    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=arguments)
+    arguments = ["tumorchain", *overrides]
     try:
+        # It looks for overrides in the process's own arguments unless told otherwise.
+        config_flags.DEFINE_config_dict(
+            "config", _get_config(path), flag_values=values, sys_argv=arguments
+        )
         values(arguments)
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            path, "--config", str(error).splitlines()[0], "a field of it", "see the file"
-        ) from error
+        found = str(error.args[0]).splitlines()[0] if error.args else type(error).__name__
+        raise InputError(path, "--config", found, "fields of it", "see the file") from error
     return values.config
+
+
+def _get_config(path: Path) -> ConfigDict:
+    spec = spec_from_file_location("tumorchain_config", path)
+    if spec is None or spec.loader is None:
+        raise InputError(path, "--config", path.suffix, "a Python file", "see configs/")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()
