@@ -25,7 +25,7 @@ from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain import TumorChain
 from tumorchain_jax.path_rules import unflatten
-from tumorchain_jax.reasoning.generate import Sampling
+from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.roi import Turn, build_roi_prompt
@@ -77,7 +77,7 @@ class Analyzer:
         checkpoint: Exported,
         batch_size: int = 1,
         max_rounds: int = 4,
-        sampling: Sampling = Sampling(),  # noqa: B008
+        sampling: Sampling = GREEDY,
     ):
         self.checkpoint = checkpoint
         config = checkpoint.model

@@ -57,7 +57,7 @@ def shapes(decoder: Decoder) -> dict:
 def random_params(decoder: Decoder) -> dict:
     """Larger than at the start of training, no constants: every part of the model matters."""
     rng = np.random.default_rng(0)
-    draw = lambda leaf: rng.normal(0, 0.3, leaf.shape).astype(np.float32)  # noqa: E731
+    draw = lambda leaf: rng.normal(0, 0.3, leaf.shape).astype(np.float32)
     return jax.tree.map(draw, shapes(decoder))
 
 

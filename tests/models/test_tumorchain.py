@@ -86,7 +86,7 @@ def size(params: dict, part: str) -> int:
 @pytest.fixture(scope="module")
 def params() -> dict:
     rng = np.random.default_rng(0)
-    draw = lambda leaf: rng.normal(0.1, 0.3, leaf.shape).astype(np.float32)  # noqa: E731
+    draw = lambda leaf: rng.normal(0.1, 0.3, leaf.shape).astype(np.float32)
     return unflatten(jax.tree.map(draw, abstract_params(TINY)))
 
 
@@ -108,7 +108,7 @@ def test_sizes_are_those_of_the_published_models(config: TumorChainConfig, decod
 
 
 def assert_axes_are_known(boxed: dict) -> None:
-    is_box = lambda leaf: isinstance(leaf, nn.LogicallyPartitioned)  # noqa: E731
+    is_box = lambda leaf: isinstance(leaf, nn.LogicallyPartitioned)
     for path, box in jax.tree.leaves_with_path(boxed, is_leaf=is_box):
         assert is_box(box), f"{path} has no axis names"
         assert len(box.names) == box.value.ndim, path

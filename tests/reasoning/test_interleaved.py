@@ -236,7 +236,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def world(chat: Chat) -> World:
     rng = np.random.default_rng(4)
-    draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)  # noqa: E731
+    draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)
     params = unflatten(jax.tree.map(draw, abstract_params(MODEL)))
     decoder = params["decoder"]
     decoder["norm"]["weight"][:] = 1

@@ -38,7 +38,7 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
     """Six steps."""
     fields = {"log_every": 1, "checkpoint": {"every": 1, "keep": 2}} | config
     state = TrainState(jnp.int32(0), {"w": jnp.ones((2, size))}, {}, {"count": jnp.int32(0)})
-    batches_from = lambda step: stream(step, stop, spoilt)  # noqa: E731
+    batches_from = lambda step: stream(step, stop, spoilt)
     return fit(workdir, state, update, batches_from, RATE, 6, ConfigDict(fields))
 
 

@@ -24,7 +24,7 @@ class Bigrams(TumorChain):
 
     def setup(self) -> None:
         groups = unflatten(SHAPES)
-        zeros = lambda _, shapes: jax.tree.map(jnp.zeros, shapes, is_leaf=is_shape)  # noqa: E731
+        zeros = lambda _, shapes: jax.tree.map(jnp.zeros, shapes, is_leaf=is_shape)
         self.words = self.param("words", zeros, groups["words"])
         self.organs = self.param("organs", zeros, groups["organs"])
 

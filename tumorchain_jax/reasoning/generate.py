@@ -37,6 +37,9 @@ class Sampling:
             raise InputError("sampling", "top-p", str(self.top_p), "over 0, at most 1", "change it")
 
 
+GREEDY = Sampling()
+
+
 def sample(
     logits: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling
 ) -> Int[Array, " B"]:

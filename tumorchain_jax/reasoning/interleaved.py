@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from tumorchain_jax.data.chat import TEXT, History
 from tumorchain_jax.models.qwen2.model import empty_cache
 from tumorchain_jax.models.tumorchain import TumorChain, run
-from tumorchain_jax.reasoning.generate import Reading, Sampling, Written, read, write_round
+from tumorchain_jax.reasoning.generate import GREEDY, Reading, Sampling, Written, read, write_round
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, OrganMatches, match_organs
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, roi_turn
 
@@ -50,7 +50,7 @@ class LoopConfig:
     tokens_per_round: int = 96
     organs_per_round: int = 2
     history: History = "all"
-    sampling: Sampling = Sampling()
+    sampling: Sampling = GREEDY
     keep_logits: bool = False
 
 
