@@ -27,12 +27,15 @@ def get_config() -> ConfigDict:
     config.data.length = 400
 
     # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
-    config.encoder = ConfigDict({"steps": 700, "batch_size": 8, "learning_rate": 1.5e-3})
+    config.encoder = ConfigDict(
+        {"steps": 3000, "batch_size": 16, "cells": 96, "learning_rate": 2e-2}
+    )
 
-    config.steps = 600
+    config.steps = 900
     config.batch_size = 4
     config.accumulation = 1
-    config.learning_rate = 1e-3
+    config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
+    config.learning_rate = 1e-2
     config.rate_scale = ((r"encoder/.*", 0.3), (".*", 1.0))
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0

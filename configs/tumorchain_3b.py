@@ -31,11 +31,12 @@ def get_config() -> ConfigDict:
     config.data.length = 2048
 
     # No cell tags first: M3D's encoder comes pretrained.
-    config.encoder = ConfigDict({"steps": 0, "batch_size": 2, "learning_rate": 3e-5})
+    config.encoder = ConfigDict({"steps": 0, "batch_size": 2, "cells": 96, "learning_rate": 3e-5})
 
     config.accumulation = 2
     config.batch_size = 2 * config.accumulation  # 2 at once on the device
     config.steps = TRAINING_RECORDS // config.batch_size  # one epoch
+    config.optimizer = "adamw"
     config.learning_rate = 3e-5
     config.rate_scale = ((".*", 1.0),)
     config.warmup_ratio = 0.03

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -149,6 +151,24 @@ def test_with_the_latest_only_each_round_is_a_row(chat: Chat) -> None:
     assert shown(chat, third) == opening() + SECOND + end + LIVER_TURN + THIRD + end
     assert targets(chat, second) == [SECOND + end]
     assert targets(chat, third) == [THIRD + end]
+
+
+@pytest.mark.parametrize("history", ["all", "latest"])
+def test_what_the_question_shows_is_not_looked_at_again(chat: Chat, history: str) -> None:
+    """As in the loop, which counts the organs of `initial_roi` as visited."""
+    record = replace(RECORD, question="Is the liver ill?")
+    rows = training_rows(chat, record, 2, ROI, history, initial_roi=True)
+    question = opening("The question requires greater attention to the liver.<vision 3 4 7>")
+    question = question.replace("7><|im_end|>", "7>Is the liver ill?<|im_end|>")
+    end = "<|im_end|>"
+    joined = f"{SECOND} {THIRD}{end}"
+    assert shown(chat, rows[0]) == question + FIRST + end + STOMACH_TURN + joined
+    assert [targets(chat, row) for row in rows] == [[joined]]
+    # The error to recover from would have been looking at the liver.
+    wrong = replace(RECORD, rounds=(RoundTarget(SECOND, given=True), RoundTarget(THIRD, (LIVER,))))
+    wrong = replace(wrong, question="Is the liver ill?")
+    (row,) = training_rows(chat, wrong, 2, ROI, history, initial_roi=True)
+    assert shown(chat, row) == question + THIRD + end
 
 
 @pytest.mark.parametrize("history", ["all", "latest"])

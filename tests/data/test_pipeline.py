@@ -159,10 +159,27 @@ def test_the_question_s_turn_may_hold_the_organs_it_names(
     phantoms: Path, source: ExampleSource
 ) -> None:
     early = ExampleSource(phantoms, replace(LAYOUT, initial_roi=True))
-    longer = set()
+    start = source.chat.tokenizer.im_start
+    shorter = set()
     for index, group in enumerate(source.groups):
         visual = [(s[index]["bank_rows"] != TEXT).sum(axis=1) for s in (early, source)]
+        np.testing.assert_array_equal(*visual)  # the same cells, in the question or later
+        turns = [(s[index]["tokens"] == start).sum(axis=1) for s in (early, source)]
         for q, (number, _) in enumerate(group):
-            if visual[0][q] > visual[1][q]:
-                longer.add(number)
-    assert longer == {n for n, record in enumerate(source.records) if record.organ}
+            if turns[0][q] < turns[1][q]:
+                shorter.add(number)
+    assert shorter == {n for n, record in enumerate(source.records) if record.organ}
+
+
+def test_rounds_that_the_question_s_organs_make_one_leave_no_row(phantoms: Path) -> None:
+    """One row for each round is made room for; where the rounds join, the later stay empty."""
+    layout = replace(LAYOUT, history="latest", initial_roi=True)
+    source = ExampleSource(phantoms, layout)
+    asked = 0
+    for index, group in enumerate(source.groups):
+        filled = source[index]["is_target"].any(axis=1)
+        for q, (number, row) in enumerate(group):
+            named = bool(source.records[number].organ)
+            asked += named
+            assert filled[q] == (row == 0 or not named)
+    assert asked

@@ -9,12 +9,12 @@ turn built here and one built on the device inside the reasoning loop are the sa
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from tumorchain_jax.data.schema import LETTERS, Record
+from tumorchain_jax.data.schema import LETTERS, Record, RoundTarget
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.scan.organs import display_name, labels_named
 
@@ -154,12 +154,14 @@ def training_rows(
 
     Args:
         roi_rows: organ -> bank rows; an organ without rows cannot be looked at and is an error.
-        initial_roi: the question's turn holds the ROI of the organs it names.
+        initial_roi: the question's turn holds the ROI of the organs it names. As the loop does not
+            look at them again, what was to be written before and after that look is one answer.
     """
     rois = initial_rois(record.question, roi_rows) if initial_roi else []
+    targets = _as_the_loop_runs(record.rounds, {label for label, _ in rois})
     row = question = chat.question(record.question, record.choices, global_tokens, rois)
     rows: list[Interleaved] = []
-    for number, target in enumerate(record.rounds):
+    for number, target in enumerate(targets):
         if number > 0:
             row = row + chat.look_again((label, roi_rows[label]) for label in target.look_at)
         row = row + chat.answer(target.text, target=not target.given)
@@ -168,3 +170,25 @@ def training_rows(
                 rows.append(row)
             row = question + chat.answer(target.text, target=False)
     return rows if history == "latest" else [row]
+
+
+def _as_the_loop_runs(rounds: Sequence[RoundTarget], seen: set[int]) -> list[RoundTarget]:
+    """Rounds in which no organ is looked at twice; where none is left to look at, rounds join.
+
+    A given text that no look would follow is dropped: it was there to be recovered from.
+
+    Args:
+        seen: the organs that the question shows.
+    """
+    kept = [rounds[0]]
+    for target in rounds[1:]:
+        look_at = tuple(label for label in target.look_at if label not in seen)
+        seen = seen | set(look_at)
+        last = kept[-1]
+        if look_at:
+            kept.append(replace(target, look_at=look_at))
+        elif last.given:
+            kept[-1] = replace(target, look_at=last.look_at)
+        else:
+            kept[-1] = replace(last, text=f"{last.text} {target.text}")
+    return kept

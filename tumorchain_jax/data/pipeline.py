@@ -5,6 +5,7 @@ Shape letters: B scans, Q rows (questions) of a scan, T positions, O organs, L R
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.organ_cells import coverage, organ_cells
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS
 
 Example = dict[str, np.ndarray]
-LESION_SHARE = 0.05
-"""Of a cell: with more lesion than this it counts as holding one."""
+FEW_SHARE = 0.05
+"""Of a cell: an organ or a lesion that fills no more than this is hardly in it."""
+OTHERS_SHARE = 1 / 6
+"""Of the cells drawn: those without a digestive organ."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class ExampleSource:
             layout.history,
             layout.initial_roi,
         )
+        if row_number >= len(rows):  # rounds that `initial_roi` made one
+            return Interleaved()
         row = rows[row_number]
         if len(row) > layout.length:
             raise InputError(
@@ -117,22 +123,53 @@ class ExampleSource:
 
 
 class CellSource:
-    """Scans and what their cells hold, by number, for the encoder's pretraining."""
+    """Scans by number, and random cells of them for the encoder's pretraining.
 
-    def __init__(self, folder: Path, cells: tuple[int, int, int]):
-        self.cells = cells
+    Attributes:
+        count: K, how many cells `draw` takes of a scan.
+    """
+
+    def __init__(self, folder: Path, encoder: ViT3DConfig, count: int):
+        self.encoder, self.count = encoder, count
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
 
     def __len__(self) -> int:
         return len(self.scans)
 
-    def __getitem__(self, index: int) -> Example:
-        scan = ModelScan.from_bytes(self.scans[index])
-        counts = coverage(scan.lesions, self.cells)
+    def __getitem__(self, index: int) -> ModelScan:
+        return ModelScan.from_bytes(self.scans[index])
+
+    def draw(self, scan: ModelScan, rng: np.random.Generator) -> Example:
+        """Cells, most with a digestive organ in them, of the scan shifted by up to half a cell."""
+        grid, patch = self.encoder.cells, self.encoder.patch
+        reach = [size // 2 for size in patch]
+        start = [int(rng.integers(2 * most + 1)) for most in reach]
+        window = tuple(slice(at, at + n) for at, n in zip(start, self.encoder.image, strict=True))
+        margin = [(most, most) for most in reach]
+        image, labels, lesions = (
+            np.pad(volume, margin, "edge")[window]
+            for volume in (scan.image, scan.labels, scan.lesions)
+        )
+        sites = list(DIGESTIVE)
+        organs, ill = coverage(labels, grid), coverage(lesions, grid)[sites].T
+        few = FEW_SHARE * prod(patch)
+        present = few < organs[sites].T
+        digestive, others = (
+            rng.permutation(np.flatnonzero(chosen))
+            for chosen in (present.any(axis=1), ~present.any(axis=1))
+        )
+        few_others = others[: int(OTHERS_SHARE * self.count)]
+        numbers = np.concatenate([few_others, digestive, others])
+        numbers = np.resize(numbers, max(self.count, numbers.size))[: self.count]
+        (d, p), (h, q), (w, r) = zip(grid, patch, strict=True)
+        cells = image.reshape(d, p, h, q, w, r).transpose(0, 2, 4, 1, 3, 5).reshape(-1, p, q, r)
         return {
-            "volume": scan.image,
-            "organ": coverage(scan.labels, self.cells).argmax(axis=0).astype(np.int32),
-            "lesion": counts[1:].sum(axis=0) > LESION_SHARE * counts.sum(axis=0),
+            "cells": cells[numbers],
+            "numbers": numbers.astype(np.int32),
+            "organ": organs.argmax(axis=0)[numbers].astype(np.int32),
+            "present": present[numbers],
+            "lesion": ill[numbers] > few,
+            "unsure": (ill[numbers] > 0) & (ill[numbers] <= few),
         }
 
 
@@ -155,5 +192,8 @@ def batches(
 
     The order is one global sequence of examples, so where to go on is one number.
     """
-    dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat().batch(batch_size)
+    dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
+    if isinstance(source, CellSource):
+        dataset = dataset.random_map(source.draw)
+    dataset = dataset.batch(batch_size)
     return iter(dataset[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))

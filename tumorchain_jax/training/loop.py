@@ -22,7 +22,7 @@ from tumorchain_jax.training.checkpoint import check_vocabulary, export
 from tumorchain_jax.training.encoder import pretrain_encoder
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.optimizer import adamw, learning_rate, split_trainable
+from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 from tumorchain_jax.training.step import TrainState, make_step
 
 
@@ -60,7 +60,9 @@ def train(config: ConfigDict, workdir: Path) -> None:
     # --------------------------------------------------- model and optimizer
     model = TumorChain(model_config)
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
-    optimizer = adamw(schedule, config.weight_decay, config.clip_norm, config.rate_scale)
+    optimizer = make_optimizer(
+        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
+    )
     params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
     if config.encoder.steps:
         params |= pretrain_encoder(config, data, workdir)
