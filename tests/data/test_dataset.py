@@ -182,6 +182,24 @@ def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"count": 6}', "format: found none, expected 2"),
+        ('{"format": 1}', "format: found 1, expected 2"),
+        ('{"format":', "JSON: found 'Expecting value"),
+        ("[1]", "JSON: found"),
+    ],
+)
+def test_a_data_set_of_another_format_is_refused(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    (tmp_path / "dataset.json").write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        read_manifest(tmp_path)
+    assert "\n" not in str(error.value)
+
+
 def test_a_bad_record_is_told_with_its_place(
     write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

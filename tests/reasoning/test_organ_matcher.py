@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tumorchain_jax
+from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.reasoning.organ_matcher import (
     NONE,
     OrganMatcher,
@@ -20,6 +22,7 @@ from tumorchain_jax.reasoning.organ_matcher import (
 )
 from tumorchain_jax.scan.organs import NAMES, ORGANS, labels_named, name_pattern, normalise_name
 
+NANO = Path(tumorchain_jax.__file__).parent / "pretrained" / "nano"
 BATCH = 512
 PATTERN = name_pattern(NAMES)
 LIVER = ORGANS.index("liver")
@@ -144,6 +147,14 @@ def test_equals_the_expression_on_10240_texts_of_the_qwen_vocabulary(
     match: Match, qwen: Vocabulary
 ):
     named, broken = compare_with_expression(match, qwen, width=40, batches=20)
+    assert named > 5000
+    assert broken > 250
+
+
+def test_equals_the_expression_on_10240_texts_of_nano_s_vocabulary(match: Match):
+    tokenizer = Tokenizer.load(NANO)
+    vocabulary = [*tokenizer.token_bytes, b""]
+    named, broken = compare_with_expression(match, vocabulary, width=48, batches=20)
     assert named > 5000
     assert broken > 250
 

@@ -32,6 +32,8 @@ from tumorchain_jax.scan.phantom import Patient, make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
 
 SCANS_PER_SHARD = 250
+FORMAT = 2
+"""Of what is on disk; 1 had no `format` and, at first, no map of lesions."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def write_phantoms(
         InputError: the folder holds a data set made otherwise.
     """
     manifest = {
+        "format": FORMAT,
         "synthetic": "every scan, lesion and sentence is made up",
         "first_seed": first_seed,
         "count": count,
@@ -147,12 +150,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """`dataset.json`.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or it is of another format.
     """
     path = folder / "dataset.json"
     if not path.is_file():
         raise InputError(folder, "dataset.json", "none", "a data set", "make or complete it first")
-    return json.loads(path.read_bytes())
+    try:
+        manifest = dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise InputError(path, "JSON", repr(str(error)), "an object", "make it anew") from error
+    if manifest.get("format") != FORMAT:
+        found = str(manifest.get("format", "none"))
+        raise InputError(path, "format", found, str(FORMAT), "make the data set anew elsewhere")
+    return manifest
 
 
 def preprocess_values(config: PreprocessConfig) -> dict[str, Any]:
