@@ -24,19 +24,19 @@ def get_config() -> ConfigDict:
     config.data.phantoms = 2000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
     config.data.rows = 4
-    config.data.length = 400
+    config.data.length = 576
 
     # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
     config.encoder = ConfigDict(
         {"steps": 3000, "batch_size": 16, "cells": 96, "learning_rate": 2e-2}
     )
 
-    config.steps = 900
+    config.steps = 850
     config.batch_size = 4
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
-    config.learning_rate = 1e-2
-    config.rate_scale = ((r"encoder/.*", 0.3), (".*", 1.0))
+    config.learning_rate = 8e-3
+    config.rate_scale = ((r"encoder/.*", 0.1), (".*", 1.0))
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0

@@ -12,6 +12,9 @@ from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, display_name
 from tumorchain_jax.scan.phantom import Lesion, Patient
 
 NONE = "none"
+# The order of a systematic reading, two organs at a time: liver and pancreas, stomach and
+# colon, esophagus. What is searched is no secret; what is found decides how long.
+_SEARCH = ((5, 7), (6, 20), (15,))
 _POSITION = (
     "Where is the tumour in this CT?",
     "Which organ holds the tumour?",
@@ -58,6 +61,7 @@ def patient_records(patient: Patient, scan: int) -> list[Record]:
 class _Writer:
     def __init__(self, patient: Patient, scan: int, rng: np.random.Generator):
         self.patient, self.scan, self.rng = patient, scan, rng
+        self.present = set(np.unique(patient.labels.voxels).tolist())
         self.organ = patient.lesions[0].organ if patient.lesions else 0
         self.answer = display_name(self.organ) if self.organ else NONE
 
@@ -103,17 +107,18 @@ class _Writer:
         return self._record("lesion_attributes", subtask, self.organ, question, (), rounds, answer)
 
     def _search(self, conclusion: str) -> list[RoundTarget]:
-        """Name the organ that looks ill, look at it, conclude; sometimes name a wrong one first."""
+        """Look at one group of organs after the other, until one is ill or none is left."""
         rounds: list[RoundTarget] = []
         looked: tuple[int, ...] = ()
         begin = ""
-        if self.rng.random() < 0.35:
-            wrong = int(self.rng.choice([o for o in DIGESTIVE if o != self.organ]))
-            rounds.append(RoundTarget(_suspect(wrong), given=True))
-            looked, begin = (wrong,), f"The {display_name(wrong)} looks normal. "
-        if self.organ:
-            rounds.append(RoundTarget(begin + _suspect(self.organ), looked))
-            looked, begin = (self.organ,), ""
+        for group in _SEARCH:
+            organs = tuple(organ for organ in group if organ in self.present)
+            if not organs:
+                continue
+            rounds.append(RoundTarget(begin + _says(organs, "need", "a closer look"), looked))
+            looked, begin = organs, _says(organs, "look", "normal") + " "
+            if self.organ in organs:
+                break
         rounds.append(RoundTarget(self._think(self.organ, begin, conclusion), looked))
         return rounds
 
@@ -175,5 +180,7 @@ def describe(lesions: tuple[Lesion, ...]) -> str:
     return f"{count}, {'the largest ' if len(lesions) > 1 else ''}{words}"
 
 
-def _suspect(organ: int) -> str:
-    return f"In the global view the {display_name(organ)} looks abnormal and needs a closer look."
+def _says(organs: tuple[int, ...], verb: str, rest: str) -> str:
+    """`The liver and the pancreas look normal.`, `The esophagus looks normal.`"""
+    names = " and ".join(f"the {display_name(organ)}" for organ in organs)
+    return f"T{names[1:]} {verb}{'s' if len(organs) == 1 else ''} {rest}."
