@@ -31,7 +31,7 @@ def get_config() -> ConfigDict:
         {"steps": 3000, "batch_size": 16, "cells": 96, "learning_rate": 2e-2}
     )
 
-    config.steps = 850
+    config.steps = 700
     config.batch_size = 4
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
