@@ -14,6 +14,8 @@ import pytest
 from tumorchain_jax import NOTICE
 from tumorchain_jax.analyze import NANO_CHECKPOINT
 from tumorchain_jax.cli import main
+from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.scan.phantom import make_patient, write_patient
 
 Refuse = Callable[..., str]
@@ -320,3 +322,26 @@ def test_train_refuses_an_unknown_field(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*words, "--steps=3"]) == 2
     assert capsys.readouterr().err.count("\n") == 3
     assert not (tmp_path / "run").exists()
+
+
+def test_kept_answers_are_scored_again_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patient = make_patient(2)
+    items = [make_item(r, r.answer, "none") for r in patient_records(patient, 0)]
+    (tmp_path / "kept.jsonl").write_text(json_lines(items))
+    words = ["evaluate", "--items", str(tmp_path / "kept.jsonl"), "-o", str(tmp_path / "out")]
+    assert main([*words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["average"], printed["n"], printed["patients"]) == (100.0, 4, 1)
+    for row in printed["subtasks"].values():
+        assert {"accuracy", "n", "ci95", "majority", "text_only"} <= set(row)
+    out = tmp_path / "out"
+    assert json.loads((out / "score.json").read_text()) == printed
+    assert read_items(out / "items.jsonl") == items
+    assert NOTICE in (out / "score.txt").read_text()
+    assert "<svg" in (out / "score.svg").read_text()
+    assert main(words) == 2  # the folder is there already
+    assert "an existing folder" in capsys.readouterr().err
+    assert main(["evaluate", "--items", str(tmp_path / "none.jsonl")]) == 2
+    assert "evaluate first" in capsys.readouterr().err

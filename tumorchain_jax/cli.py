@@ -92,11 +92,13 @@ def _build_parser() -> argparse.ArgumentParser:
     train.add_argument("--workdir", type=Path, required=True)
     train.epilog = "Override a field with --config.a.b=value."
 
-    evaluate = command("evaluate", _evaluate, "Tumour position on unseen digital patients")
-    evaluate.add_argument("--phantoms", type=int, default=500, help="how many")
+    evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
+    evaluate.add_argument("--phantoms", type=int, default=100, help="how many (4 questions each)")
     evaluate.add_argument("--seed", type=int, default=2_000_000, help="of the first")
     evaluate.add_argument("-c", "--checkpoint", type=Path, help="default: the nano model")
-    evaluate.add_argument("--json", action="store_true", help="with every item")
+    evaluate.add_argument("--items", type=Path, help="score kept answers again, without a model")
+    evaluate.add_argument("-o", "--output", type=Path, help="new folder for answers, score, plot")
+    evaluate.add_argument("--json", action="store_true", help="the score as JSON")
 
     info = command("info", _info, "Versions, devices, tasks and organs")
     info.add_argument("--json", action="store_true")
@@ -206,26 +208,35 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from tumorchain_jax.analyze import Analyzer
-    from tumorchain_jax.evaluation.phantoms import evaluate_position
+    from tumorchain_jax.evaluation.phantoms import ask_phantoms, summary
+    from tumorchain_jax.evaluation.plot import bar_chart
+    from tumorchain_jax.evaluation.score import json_lines, read_items, table
+    from tumorchain_jax.report.folder import check_folder, write_folder
 
     if options.phantoms < 1:
         raise InputError("command line", "--phantoms", str(options.phantoms), "1 or more", "raise")
-    _use_compilation_cache()
-    analyzer = Analyzer.load(options.checkpoint, batch_size=8)
-    result = evaluate_position(analyzer, options.seed, options.phantoms)
-    if options.json:
-        print(json.dumps(result))
-        return 0
-    print("tumour position on synthetic phantoms: accuracy % [95 % interval], n, majority class %")
-    for name in ("ill", "all", "first_round"):
-        score = result[name]
-        low, high = score["ci95"]
-        print(
-            f"{name:>12}: {score['accuracy']} [{low}, {high}], n {score['n']}, "
-            f"majority {score['majority']}"
-        )
-    print(NOTICE)
+    if options.output:
+        check_folder(options.output, overwrite=False)
+    if options.items:
+        items = read_items(options.items)
+    else:
+        from tumorchain_jax.analyze import Analyzer
+
+        _use_compilation_cache()
+        analyzer = Analyzer.load(options.checkpoint, batch_size=8)
+        items = ask_phantoms(analyzer, options.seed, options.phantoms)
+    score = summary(items)
+    title = f"{score['patients']} synthetic patients, accuracy in percent"
+    text = f"{title}\n{table(score)}\n{NOTICE}\n"
+    if options.output:
+        files = {
+            "items.jsonl": json_lines(items),
+            "score.json": json.dumps(score, indent=1) + "\n",
+            "score.txt": text,
+            "score.svg": bar_chart(score, title),
+        }
+        write_folder(options.output, files, overwrite=False)
+    print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
     return 0
 
 

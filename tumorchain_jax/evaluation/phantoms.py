@@ -1,84 +1,47 @@
-"""Tumour position on digital patients that no training has seen.
+"""Digital patients that no training has seen, asked all that their records ask.
 
-One question a patient, greedy decoding, the whole reasoning loop. The organ that the conclusion
-names is held against the truth; an answer that names none, or several, says "none".
+Each question is put twice: about the scan, and about a blank one with the same ROI cells. What is
+right without the image is the text-only baseline: the words, not the eyes, knew it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from typing import Any
 
-from scipy.stats import binomtest
+import numpy as np
 from tqdm import tqdm
 
-from tumorchain_jax.analyze import TASKS, Analyzer
-from tumorchain_jax.scan.organs import ORGANS, labels_named
+from tumorchain_jax.analyze import Analyzer
+from tumorchain_jax.data.chat import with_choices
+from tumorchain_jax.data.phantom_records import NONE, patient_records
+from tumorchain_jax.evaluation.answers import YES_NO
+from tumorchain_jax.evaluation.score import Item, make_item, score
 from tumorchain_jax.scan.phantom import make_patient
 
-NONE = "none"
 
-
-@dataclass(frozen=True)
-class Item:
-    """One patient's truth and answer, as organ names or `none`."""
-
-    seed: int
-    truth: str
-    answer: str
-    first_round: str
-    rounds: int
-
-
-def evaluate_position(analyzer: Analyzer, first_seed: int, count: int) -> dict[str, Any]:
-    """Ask where the tumour is in `count` patients of consecutive seeds.
-
-    Returns:
-        `ill` (is the tumour's organ right?), `all` (healthy patients included, for whom `none` is
-        right) and `first_round` (ill patients, by the first organ that round 1 names), each with
-        accuracy in percent, n, 95 % interval (Wilson) and majority-class baseline; `items`.
-    """
+def ask_phantoms(analyzer: Analyzer, first_seed: int, count: int) -> list[Item]:
+    """The records of `count` patients of consecutive seeds, answered greedily and judged."""
     items: list[Item] = []
-    size = analyzer.batch_size
-    starts = range(first_seed, first_seed + count, size)
-    for start in tqdm(starts, "phantoms", unit=" batches", disable=None):
-        seeds = range(start, min(start + size, first_seed + count))
-        patients = [make_patient(seed) for seed in seeds]
-        cases = [(analyzer.prepare(p.ct, p.labels), TASKS["position"]) for p in patients]
-        for patient, report in zip(patients, analyzer.batch(cases), strict=True):
-            truth = ORGANS[patient.lesions[0].organ] if patient.lesions else NONE
-            first = report.trace.rounds[0].organs
-            items.append(
-                Item(
-                    patient.seed,
-                    truth,
-                    _organ_named(report.conclusion),
-                    first[0].organ if first else NONE,
-                    len(report.trace.rounds),
-                )
-            )
-    ill = [item for item in items if item.truth != NONE]
-    return {
-        "ill": _score([i.truth for i in ill], [i.answer for i in ill]),
-        "all": _score([i.truth for i in items], [i.answer for i in items]),
-        "first_round": _score([i.truth for i in ill], [i.first_round for i in ill]),
-        "items": [asdict(item) for item in items],
-    }
+    for seed in tqdm(range(first_seed, first_seed + count), "phantoms", disable=None):
+        patient = make_patient(seed)
+        case = analyzer.prepare(patient.ct, patient.labels)
+        blank = replace(case, scan=replace(case.scan, image=np.zeros_like(case.scan.image)))
+        records = patient_records(patient, seed - first_seed)
+        questions = [with_choices(record.question, record.choices) for record in records]
+        both = [(shown, question) for shown in (case, blank) for question in questions]
+        answers = [report.answer for report in analyzer.batch(both)]
+        seen, unseen = answers[: len(records)], answers[len(records) :]
+        items += map(make_item, records, seen, unseen)
+    return items
 
 
-def _organ_named(conclusion: str) -> str:
-    labels = {label for mention in labels_named(conclusion) for label in mention.labels}
-    return ORGANS[labels.pop()] if len(labels) == 1 else NONE
-
-
-def _score(truths: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-    n = len(truths)
-    right = sum(truth == answer for truth, answer in zip(truths, answers, strict=True))
-    interval = binomtest(right, n).proportion_ci(method="wilson")
-    majority = Counter(truths).most_common(1)[0][1] / n
-    return {
-        "accuracy": round(100 * right / n, 1),
-        "n": n,
-        "ci95": [round(100 * float(interval.low), 1), round(100 * float(interval.high), 1)],
-        "majority": round(100 * majority, 1),
+def summary(items: Sequence[Item]) -> dict[str, Any]:
+    """`score`, and `tumour_organ`: the ill alone, asked in which organ the tumour is."""
+    organ = [
+        item
+        for item in items
+        if item.subtask == "tumor_position" and item.truth not in (*YES_NO, NONE)
+    ]
+    return score(items) | {
+        "tumour_organ": score(organ)["subtasks"]["tumor_position"] if organ else None
     }

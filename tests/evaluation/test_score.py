@@ -1,0 +1,240 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.evaluation.score import (
+    Item,
+    json_lines,
+    make_item,
+    paired_difference,
+    read_items,
+    score,
+    table,
+)
+
+TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
+
+
+def item(patient: object, right: bool, subtask: str = "shape", **values: Any) -> Item:
+    said = "round" if right else "irregular"
+    plain = Item(
+        str(patient), TASK_OF[subtask], subtask, "liver", "q?", (), "round", said, said, right
+    )
+    return replace(plain, **values)
+
+
+def one_each(right: np.ndarray) -> list[Item]:
+    return [item(patient, bool(r)) for patient, r in enumerate(right)]
+
+
+def test_items_survive_the_file(tmp_path: Path) -> None:
+    items = [
+        item(1, True, text_only_right=False, answer="é\n\u2028\udc80"),
+        item(2, False, choices=("a", "b"), organ="", parsed=""),
+    ]
+    (tmp_path / "items.jsonl").write_text(json_lines(items))
+    assert read_items(tmp_path / "items.jsonl") == items
+    assert len((tmp_path / "items.jsonl").read_text().splitlines()) == 2
+
+
+GOOD = {**vars(item(1, True)), "choices": []}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "",
+        "3",
+        "{",
+        b"\xff".decode("latin-1"),
+        json.dumps({k: v for k, v in GOOD.items() if k != "truth"}),
+        json.dumps({**GOOD, "more": 1}),
+        json.dumps({**GOOD, "right": 1}),
+        json.dumps({**GOOD, "text_only_right": "no"}),
+        json.dumps({**GOOD, "patient": 7}),
+        json.dumps({**GOOD, "choices": [1]}),
+        json.dumps({**GOOD, "subtask": "size"}),
+        json.dumps({**GOOD, "organ": "heart of gold"}),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, bad: str) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text(f"{json.dumps(GOOD)}\n{bad}\n{json.dumps(GOOD)}\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"items\.jsonl\[2\]"):
+        read_items(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"items\.jsonl: items: found 'No such file"):
+        read_items(tmp_path / "items.jsonl")
+
+
+def test_an_item_is_made_of_a_record() -> None:
+    record = Record(
+        "p", 0, "cot_report", "cot_report", 0, "q?", (), (RoundTarget("x"),), "",
+        "a tumour of the colon",
+    )  # fmt: skip
+    made = make_item(record, "<think>x</think> Conclusion: a colonic mass.", text_only="no tumour")
+    assert (made.organ, made.truth, made.parsed) == ("colorectum", "colon", "colon")
+    assert (made.right, made.text_only_right) == (True, False)
+    assert make_item(replace(record, organ=7), "").organ == "pancreas"
+    assert make_item(replace(record, answer="no tumour"), "no tumour").organ == ""
+    assert make_item(record, "").text_only_right is None
+
+
+def test_score_by_hand() -> None:
+    liver, none = {"truth": "liver"}, {"truth": "none"}
+    items = [
+        item(1, True, "tumor_position", **liver, text_only_right=True),
+        item(2, False, "tumor_position", **liver, text_only_right=False),
+        item(3, True, "tumor_position", **none, text_only_right=False),
+        # Other forms of question have their own commonest truth.
+        item(1, True, "tumor_position", truth="yes", text_only_right=False),
+        item(2, False, "tumor_position", **none, choices=("none",), text_only_right=True),
+        item(1, True, "node", truth="N0", organ="colorectum"),
+        item(2, False, "node", truth="N1", organ="spleen", parsed=""),
+    ]
+    scored = score(items)
+    position, node = scored["subtasks"]["tumor_position"], scored["subtasks"]["node"]
+    assert (position["accuracy"], position["n"], position["unparsed"]) == (60.0, 5, 0)
+    assert position["majority"] == 80.0  # liver 2 of 3, yes 1 of 1, none 1 of 1
+    assert position["text_only"] == 40.0
+    assert (node["accuracy"], node["n"], node["unparsed"]) == (50.0, 2, 1)
+    assert (node["majority"], node["text_only"]) == (50.0, None)
+    assert list(scored["subtasks"]) == ["tumor_position", "node"]
+    assert (scored["average"], scored["majority"], scored["text_only"]) == (55.0, 65.0, None)
+    assert (scored["n"], scored["patients"], scored["unparsed"]) == (7, 3, 1)
+    # The spleen is none of the five.
+    assert {name: row["n"] for name, row in scored["organs"].items()} == {
+        "liver": 5,
+        "colorectum": 1,
+    }
+    assert scored["organs"]["liver"]["accuracy"] == 60.0
+    assert scored["organ_average"] == 80.0
+    assert json.loads(json.dumps(scored)) == scored
+
+
+def test_no_items_no_score() -> None:
+    with pytest.raises(InputError, match="at least one"):
+        score([])
+
+
+def test_interval_of_independent_patients_is_scipys() -> None:
+    right = np.random.default_rng(3).random(150) < 0.7
+    row = score(one_each(right))["subtasks"]["shape"]
+    peer = stats.bootstrap(
+        (100.0 * right,), np.mean, n_resamples=4000, method="percentile", vectorized=True, rng=5
+    )
+    assert row["accuracy"] == round(100 * right.mean(), 1)
+    assert row["ci95"] == pytest.approx(list(peer.confidence_interval), abs=1.0)
+
+
+def test_repeating_a_patients_items_does_not_shrink_the_interval() -> None:
+    right = np.random.default_rng(4).random(60) < 0.6
+    once = one_each(right)
+    tenfold = [replace(i, question=f"q{k}") for i in once for k in range(10)]
+    assert score(tenfold)["subtasks"]["shape"]["ci95"] == score(once)["subtasks"]["shape"]["ci95"]
+    assert score(tenfold)["ci95"] == score(once)["ci95"]
+    # What drawing items, not patients, would have said.
+    low, high = score(one_each(np.repeat(right, 10)))["ci95"]
+    assert high - low < 0.5 * np.ptp(score(tenfold)["ci95"])
+
+
+def clustered(seed: int) -> list[Item]:
+    """40 patients, able or not, with 1 to 6 questions in two subtasks; one is rare."""
+    rng = np.random.default_rng(seed)
+    ability = np.random.default_rng(0).random(40)
+    size = np.random.default_rng(1).integers(1, 7, 40)
+    return [
+        item(p, bool(rng.random() < ability[p]), "node" if k == 2 else "shape", question=f"q{k}")
+        for p in range(40)
+        for k in range(size[p])
+    ]
+
+
+def slow_average(items: list[Item]) -> float:
+    shares = []
+    for subtask in ("shape", "node"):
+        right = [i.right for i in items if i.subtask == subtask]
+        shares += [100 * sum(right) / len(right)] if right else []
+    return sum(shares) / len(shares)
+
+
+def slow_draws(*runs: list[Item]) -> np.ndarray:
+    """Draw patients one by one, with all their items; the average of each run."""
+    rng = np.random.default_rng(9)
+    of = [{str(p): [i for i in run if i.patient == str(p)] for p in range(40)} for run in runs]
+    draws = []
+    for _ in range(1500):
+        drawn = rng.integers(0, 40, 40).astype(str)
+        draws.append([slow_average([i for p in drawn for i in items[p]]) for items in of])
+    return np.array(draws)
+
+
+def test_interval_of_the_average_is_that_of_a_plain_loop() -> None:
+    items = clustered(7)
+    scored = score(items)
+    assert scored["average"] == round(slow_average(items), 1)
+    assert scored["ci95"] == pytest.approx(
+        np.percentile(slow_draws(items)[:, 0], [2.5, 97.5]).tolist(), abs=1.5
+    )
+    assert score(items[::-1]) == scored
+
+
+def test_difference_is_paired() -> None:
+    a, b = clustered(7), clustered(8)
+    found = paired_difference(a, b)
+    draws = slow_draws(a, b)
+    expected = np.percentile(draws[:, 0] - draws[:, 1], [2.5, 97.5])
+    assert found["difference"] == round(slow_average(a) - slow_average(b), 2)
+    assert found["ci95"] == pytest.approx(expected.tolist(), abs=1.5)
+    # Able patients are able in both runs: unpaired draws would be wider.
+    spread = draws.std(axis=0)
+    unpaired = 2 * 1.96 * float(np.hypot(*spread))
+    assert np.ptp(found["ci95"]) < 0.85 * unpaired
+    assert (found["n"], found["patients"]) == (len(a), 40)
+
+
+def test_difference_of_a_run_from_itself_is_nothing() -> None:
+    a = clustered(7)
+    assert paired_difference(a, a[::-1])["ci95"] == [0.0, 0.0]
+
+
+def test_seeds_may_be_put_one_after_the_other() -> None:
+    a, b = clustered(7), clustered(8)
+    assert paired_difference(a * 3, b * 3)["ci95"] == paired_difference(a, b)["ci95"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [],
+        [item(1, True)],
+        [item(1, True), item(3, True)],
+        [item(1, True), item(2, True), item(2, True)],
+        [item(1, True), item(2, True, truth="irregular")],
+        [item(1, True), item(2, True, question="another?")],
+    ],
+)
+def test_runs_with_other_items_are_refused(other: list[Item]) -> None:
+    with pytest.raises(InputError, match="two runs"):
+        paired_difference([item(1, True), item(2, True)], other)
+
+
+def test_table() -> None:
+    scored = score([item(1, True), item(2, False, text_only_right=True), item(1, True, "node")])
+    lines = table(scored).splitlines()
+    order = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
+    assert [line.split()[0] for line in lines[1:]] == [*order, "average"]
+    assert len({len(line) for line in lines}) == 1
+    cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
+    assert cells["shape"] == "50.0 0.0 to 100.0 2 100.0 -"
+    assert cells["count"] == "- - - - -"
+    assert cells["average"].startswith("75.0 ")

@@ -1,0 +1,295 @@
+"""Judged answers -> the numbers of the paper's Tables 1 and 6.
+
+No model is needed: answers lie in JSON lines, one `Item` each. Intervals are percentile bootstraps
+over patients: the items of a patient stand or fall together, so they are drawn together.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from tumorchain_jax.data.schema import SUBTASKS, Record
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.evaluation.answers import YES_NO, judge
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, labels_named
+
+RESAMPLES, SEED = 2000, 0
+_SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question and what became of it.
+
+    Attributes:
+        patient, task, subtask, question, choices: of the record.
+        organ: the organ (Table 10) that the question or else its truth names, "" for none.
+        truth: as `judge` reads it.
+        answer: all the text of the model's last round.
+        parsed: what `judge` read in it, "" if nothing (unparsed).
+        right: whether that is the truth.
+        text_only_right: the same of the answer given without the image; None if not asked.
+    """
+
+    patient: str
+    task: str
+    subtask: str
+    organ: str
+    question: str
+    choices: tuple[str, ...]
+    truth: str
+    answer: str
+    parsed: str
+    right: bool
+    text_only_right: bool | None = None
+
+
+def make_item(record: Record, answer: str, text_only: str | None = None) -> Item:
+    """Judge an answer to a record, and the one given without the image if there is one.
+
+    Raises:
+        InputError: the record's own answer cannot be read.
+    """
+    judgement = judge(record, answer)
+    named = {label for mention in labels_named(record.answer) for label in mention.labels}
+    organ = record.organ or (named.pop() if len(named) == 1 else 0)
+    return Item(
+        record.patient,
+        record.task,
+        record.subtask,
+        ORGANS[organ] if organ else "",
+        record.question,
+        record.choices,
+        judgement.truth,
+        answer,
+        judgement.parsed,
+        judgement.right,
+        None if text_only is None else judge(record, text_only).right,
+    )
+
+
+def json_lines(items: Sequence[Item]) -> str:
+    """A line for each item, to keep."""
+    return "".join(json.dumps(asdict(item)) + "\n" for item in items)
+
+
+def read_items(path: Path) -> list[Item]:
+    """A file of `json_lines`.
+
+    Raises:
+        InputError: there is no such file, or a line is no item.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        expected = "a file of judged answers"
+        raise InputError(path, "items", repr(error.strerror), expected, "evaluate first") from error
+    return [_item(line, f"{path}[{number}]") for number, line in enumerate(lines, 1)]
+
+
+_OTHER_TYPES = {
+    "choices": (tuple, "texts"),
+    "right": (bool, "true or false"),
+    "text_only_right": (bool | None, "true, false or null"),
+}
+
+
+def _item(line: bytes, source: str) -> Item:
+    def refusal(field: str, found: object, expected: str) -> InputError:
+        return InputError(source, field, repr(found), expected, "evaluate again")
+
+    try:
+        values = json.loads(line)
+        item = Item(**{**values, "choices": tuple(values["choices"])})
+    except (ValueError, KeyError, TypeError) as error:
+        names = ", ".join(field.name for field in fields(Item))
+        raise refusal("item", str(error), f"JSON with {names}") from error
+    for name, value in vars(item).items():
+        kind, expected = _OTHER_TYPES.get(name, (str, "text"))
+        if not isinstance(value, kind):
+            raise refusal(name, value, expected)
+    if {type(choice) for choice in item.choices} - {str}:
+        raise refusal("choices", item.choices, "texts")
+    if item.subtask not in SUBTASKS.get(item.task, ()):
+        raise refusal("subtask", f"{item.task}/{item.subtask}", "one of Table 1")
+    if item.organ not in ("", *ORGANS):
+        raise refusal("organ", item.organ, "an organ of Table 10, or none")
+    return item
+
+
+def score(items: Sequence[Item]) -> dict[str, Any]:
+    """The form of Table 1, and per organ that of Table 6; percent, but for the counts.
+
+    Returns:
+        `average`: over the subtasks that were asked; with its `ci95`, the averages of `majority`
+        and `text_only`, and `n`, `patients`, `unparsed`.
+        `subtasks`: each with `accuracy`, `ci95`, `n`, `unparsed`; `majority`, of always saying
+        what is most often true in it (apart for multiple choice, yes or no, and open questions);
+        `text_only`, None unless every item has that answer.
+        `organs`: each digestive one with `accuracy`, `ci95`, `n`; `organ_average` over them.
+
+    Raises:
+        InputError: there are no items.
+    """
+    if not items:
+        raise InputError("items", "count", "0", "at least one", "evaluate on some patients")
+    subtasks = _groups(items, "subtask", _SUBTASKS)
+    organs = _groups(items, "organ", [ORGANS[label] for label in DIGESTIVE])
+    draws = _draw([*subtasks.values(), *organs.values()])
+    of_subtasks, of_organs = draws[:, : len(subtasks)], draws[:, len(subtasks) :]
+    rows = {
+        name: {
+            **_row(group, draw),
+            "unparsed": _unparsed(group),
+            "majority": _majority(group),
+            "text_only": _text_only(group),
+        }
+        for (name, group), draw in zip(subtasks.items(), of_subtasks.T, strict=True)
+    }
+    return _rounded(
+        {
+            "average": _average(of_subtasks[0].tolist()),
+            "ci95": _interval(np.nanmean(of_subtasks, axis=1)),
+            "majority": _average([row["majority"] for row in rows.values()]),
+            "text_only": _average([row["text_only"] for row in rows.values()]),
+            "n": len(items),
+            "patients": len({item.patient for item in items}),
+            "unparsed": _unparsed(items),
+            "subtasks": rows,
+            "organs": {
+                name: _row(group, draw)
+                for (name, group), draw in zip(organs.items(), of_organs.T, strict=True)
+            },
+            "organ_average": _average(of_organs[0].tolist()),
+        }
+    )
+
+
+def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
+    """By how much the average accuracy of run `a` is above that of run `b`, on the same items.
+
+    Runs of several training seeds may be put one after the other, as many in both: a patient is
+    then drawn with all of them.
+
+    Returns:
+        `difference` and its `ci95`, in points of percent; `n` and `patients`.
+
+    Raises:
+        InputError: not the same questions to the same patients.
+    """
+    asked_a, asked_b = Counter(map(_asked, a)), Counter(map(_asked, b))
+    if not a or asked_a != asked_b:
+        alone = (asked_a - asked_b).total() + (asked_b - asked_a).total()
+        raise InputError(
+            "two runs",
+            "items",
+            f"{len(a)} and {len(b)}, {alone} of them in one run alone",
+            "the same questions to the same patients",
+            "evaluate both on the same data",
+        )
+    # Same seed, same patients: each draw is of the same patients for both.
+    of_a, of_b = (_draw(_groups(run, "subtask", _SUBTASKS).values()) for run in (a, b))
+    difference = np.nanmean(of_a - of_b, axis=1)
+    return {
+        "difference": round(float(difference[0]), 2),
+        "ci95": [round(limit, 2) for limit in _interval(difference)],
+        "n": len(a),
+        "patients": len({item.patient for item in a}),
+    }
+
+
+def table(score: Mapping[str, Any]) -> str:
+    """A line for each subtask of Table 1, `-` where nothing was asked, and one for the average."""
+    rows = {name: score["subtasks"].get(name, {}) for name in _SUBTASKS}
+    rows["average"] = {**score, "accuracy": score["average"]}
+    head = _line("", "accuracy", "95 % interval", "n", "majority", "text only")
+    return "\n".join([head, *(_line(name, *_cells(row)) for name, row in rows.items())])
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    if not row:
+        return ["-"] * 5
+    low, high = row["ci95"]
+    text_only = "-" if row["text_only"] is None else f"{row['text_only']:.1f}"
+    interval = f"{low:.1f} to {high:.1f}"
+    return [f"{row['accuracy']:.1f}", interval, f"{row['n']}", f"{row['majority']:.1f}", text_only]
+
+
+def _line(name: str, *cells: str) -> str:
+    return f"{name:<20}" + "".join(
+        f"{cell:>{width}}" for cell, width in zip(cells, (10, 16, 8, 10, 11), strict=True)
+    )
+
+
+def _asked(item: Item) -> tuple[object, ...]:
+    return item.patient, item.subtask, item.question, item.choices, item.truth
+
+
+def _groups(items: Sequence[Item], field: str, names: Sequence[str]) -> dict[str, list[Item]]:
+    groups = {name: [item for item in items if getattr(item, field) == name] for name in names}
+    return {name: group for name, group in groups.items() if group}
+
+
+def _draw(groups: Collection[Sequence[Item]]) -> Float[np.ndarray, "draws groups"]:
+    """Percent right in each group: as it is in row 0, then in `RESAMPLES` draws of patients."""
+    patients = sorted({item.patient for group in groups for item in group})
+    rows = {patient: row for row, patient in enumerate(patients)}
+    n, right = np.zeros((2, len(patients), len(groups)))
+    for column, group in enumerate(groups):
+        for item in group:
+            n[rows[item.patient], column] += 1
+            right[rows[item.patient], column] += item.right
+    evenly = np.full(len(patients), 1 / len(patients))
+    drawn = np.random.default_rng(SEED).multinomial(len(patients), evenly, RESAMPLES)
+    times = np.vstack([np.ones(len(patients)), drawn])
+    with np.errstate(invalid="ignore"):  # nan where a draw has nobody of a rare group
+        return 100 * (times @ right) / (times @ n)
+
+
+def _interval(draws: Float[np.ndarray, " draws"]) -> list[float]:
+    return np.nanpercentile(draws[1:], [2.5, 97.5]).tolist()
+
+
+def _row(group: Sequence[Item], draws: Float[np.ndarray, " draws"]) -> dict[str, Any]:
+    return {"accuracy": float(draws[0]), "ci95": _interval(draws), "n": len(group)}
+
+
+def _unparsed(items: Sequence[Item]) -> int:
+    return sum(not item.parsed for item in items)
+
+
+def _majority(items: Sequence[Item]) -> float:
+    forms: dict[tuple[bool, bool], Counter[str]] = {}
+    for item in items:
+        form = bool(item.choices), item.truth in YES_NO
+        forms.setdefault(form, Counter())[item.truth] += 1
+    return 100 * sum(max(truths.values()) for truths in forms.values()) / len(items)
+
+
+def _text_only(items: Sequence[Item]) -> float | None:
+    flags = [item.text_only_right for item in items]
+    return _average([None if flag is None else 100.0 * flag for flag in flags])
+
+
+def _average(percents: Sequence[float | None]) -> float | None:
+    known = [percent for percent in percents if percent is not None]
+    return fmean(known) if known and len(known) == len(percents) else None
+
+
+def _rounded(value: Any) -> Any:
+    """Every float in nested dicts and lists to one decimal."""
+    match value:
+        case float():
+            return round(value, 1)
+        case dict():
+            return {key: _rounded(part) for key, part in value.items()}
+        case list():
+            return [_rounded(part) for part in value]
+    return value
