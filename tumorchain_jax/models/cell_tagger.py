@@ -18,6 +18,7 @@ import jax
 from jaxtyping import Array, Float, Int
 
 from tumorchain_jax.models.linear import Linear
+from tumorchain_jax.models.tumorchain import run
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.path_rules import unflatten
 
@@ -65,7 +66,7 @@ def tag_alone(
 
     def tag(cell: Array, position: Array) -> tuple[Array, Array]:
         own = unflatten(params | {POSITIONS: position[None, None]})
-        organ, lesion = alone.apply({"params": own}, cell[None])
+        organ, lesion = run(alone, own, cell[None])
         return organ[0, 0], lesion[0, 0]
 
     return jax.vmap(tag)(cells, params[POSITIONS][0, numbers])
