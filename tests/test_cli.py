@@ -339,7 +339,9 @@ def test_kept_answers_are_scored_again_without_a_model(
     out = tmp_path / "out"
     assert json.loads((out / "score.json").read_text()) == printed
     assert read_items(out / "items.jsonl") == items
-    assert NOTICE in (out / "score.txt").read_text()
+    text = (out / "score.txt").read_text()
+    assert NOTICE in text
+    assert "organ of the tumour, " in text
     assert "<svg" in (out / "score.svg").read_text()
     assert main(words) == 2  # the folder is there already
     assert "an existing folder" in capsys.readouterr().err

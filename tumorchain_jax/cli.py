@@ -208,9 +208,9 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.phantoms import ask_phantoms, summary
+    from tumorchain_jax.evaluation.phantoms import ask_phantoms, summary, summary_text
     from tumorchain_jax.evaluation.plot import bar_chart
-    from tumorchain_jax.evaluation.score import json_lines, read_items, table
+    from tumorchain_jax.evaluation.score import json_lines, read_items
     from tumorchain_jax.report.folder import check_folder, write_folder
 
     if options.phantoms < 1:
@@ -226,14 +226,13 @@ def _evaluate(options: argparse.Namespace) -> int:
         analyzer = Analyzer.load(options.checkpoint, batch_size=8)
         items = ask_phantoms(analyzer, options.seed, options.phantoms)
     score = summary(items)
-    title = f"{score['patients']} synthetic patients, accuracy in percent"
-    text = f"{title}\n{table(score)}\n{NOTICE}\n"
+    text = f"{summary_text(score)}\n{NOTICE}\n"
     if options.output:
         files = {
             "items.jsonl": json_lines(items),
             "score.json": json.dumps(score, indent=1) + "\n",
             "score.txt": text,
-            "score.svg": bar_chart(score, title),
+            "score.svg": bar_chart(score, f"{score['patients']} synthetic patients"),
         }
         write_folder(options.output, files, overwrite=False)
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")

@@ -32,23 +32,29 @@ def test_patients_are_asked_all_that_their_records_ask(items: list[Item]) -> Non
             judgement.right,
         )
         assert item.text_only_right in (True, False)
-    # The answer to a blank scan is another run of the model: it may agree, but not always.
     assert len({item.answer for item in items}) > 1
 
 
 def test_the_summary_tells_the_organ_of_the_ill_apart(items: list[Item]) -> None:
     result = summary(items)
     assert result["n"] == len(items) == 12
-    ill = [
-        item
-        for item in items
-        if item.subtask == "tumor_position" and item.truth not in ("yes", "no", "none")
-    ]
-    assert result["tumour_organ"]["n"] == len(ill)
-    right = sum(item.right for item in ill)
-    assert result["tumour_organ"]["accuracy"] == round(100 * right / len(ill), 1)
+    for form, row in result["tumour_organ"].items():
+        of_form = [
+            item
+            for item in items
+            if item.subtask == "tumor_position"
+            and item.truth not in ("yes", "no", "none")
+            and bool(item.choices) == (form == "multiple_choice")
+        ]
+        assert (row is None) == (not of_form)
+        if row:
+            right = sum(item.right for item in of_form)
+            assert row["n"] == len(of_form)
+            assert row["accuracy"] == round(100 * right / len(of_form), 1)
+    assert any(result["tumour_organ"].values())
 
 
 def test_a_summary_without_ill_patients_has_no_tumour_organ() -> None:
     record = next(r for r in patient_records(make_patient(SEED), 0) if r.answer in ("yes", "no"))
-    assert summary([make_item(record, record.answer)])["tumour_organ"] is None
+    organ = summary([make_item(record, record.answer)])["tumour_organ"]
+    assert organ == {"open": None, "multiple_choice": None}
