@@ -203,8 +203,8 @@ def test_a_data_set_of_another_format_is_refused(
 def test_a_bad_record_is_told_with_its_place(
     write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoil(patient: Patient, scan: int) -> list:
-        records = patient_records(patient, scan)
+    def spoil(*arguments: Any) -> list:
+        records = patient_records(*arguments)
         return [*records[:3], replace(records[3], question="")]
 
     monkeypatch.setattr(dataset, "patient_records", spoil)

@@ -148,6 +148,11 @@ def test_organs_out_of_view_are_not_searched() -> None:
     assert [target.look_at for target in record.rounds] == [(), (5,), (6, 20)]
     assert record.rounds[0].text == "The liver needs a closer look."
     assert "the stomach and the colon look normal." in record.rounds[-1].text
+    whole = make(0, ())
+    assert patient_records(whole, 0, visible=(5, 6, 20)) == patient_records(patient, 0)
+    for seed in range(20):
+        asked = {record.organ for record in patient_records(make(seed, ()), 0, visible=(5,))}
+        assert asked <= {0, 5}
 
 
 def test_reasoning_is_what_there_is_to_learn() -> None:

@@ -19,14 +19,14 @@ LAYOUT = Layout(
     roi_slots=4,
     global_tokens=1,
     rows=3,
-    length=320,
+    length=400,
     history="all",
 )
 SHAPES = {
     "volume": (np.uint8, (8, 16, 16)),
-    "tokens": (np.int32, (3, 320)),
-    "bank_rows": (np.int32, (3, 320)),
-    "is_target": (np.bool_, (3, 320)),
+    "tokens": (np.int32, (3, 400)),
+    "bank_rows": (np.int32, (3, 400)),
+    "is_target": (np.bool_, (3, 400)),
     "roi_rows": (np.int32, (57, 4)),
     "roi_valid": (np.bool_, (57, 4)),
     "abnormal": (np.int8, (57,)),
@@ -138,7 +138,7 @@ def test_the_order_depends_on_the_seed(source: ExampleSource) -> None:
 def test_a_batch_larger_than_the_data_is_filled(source: ExampleSource) -> None:
     stream: Iterator = batches(source, 16, 0, 0)
     assert next(stream)["volume"].shape == (16, 8, 16, 16)
-    assert next(stream)["tokens"].shape == (16, 3, 320)
+    assert next(stream)["tokens"].shape == (16, 3, 400)
 
 
 def test_a_record_longer_than_a_row_is_refused(phantoms: Path) -> None:

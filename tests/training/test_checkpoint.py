@@ -18,11 +18,11 @@ from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training import checkpoint
 from tumorchain_jax.training.checkpoint import Checkpoints, export, load_exported
-from tumorchain_jax.training.optimizer import adamw
+from tumorchain_jax.training.optimizer import make_optimizer
 from tumorchain_jax.training.step import TrainState
 
 PREPROCESS = PreprocessConfig((8, 16, 16), 50.0, 350.0)
-OPTIMIZER = adamw(optax.constant_schedule(0.1), 0.0, 1.0)
+OPTIMIZER = make_optimizer("adamw", optax.constant_schedule(0.1), 0.0, 1.0)
 
 
 def state_at(step: int, shape: tuple[int, ...] = (3, 2), frozen: str = "c") -> TrainState:

@@ -12,7 +12,7 @@ from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.optimizer import adamw, split_trainable
+from tumorchain_jax.training.optimizer import make_optimizer, split_trainable
 from tumorchain_jax.training.step import TrainState, make_step
 
 B, Q, T, V = 4, 1, 6, 512
@@ -103,7 +103,7 @@ def test_metrics_of_a_step(by_parts: dict) -> None:
 
 def run_three_steps(model: TumorChain, batch: Batch, shapes: dict, rules: Sequence) -> set[str]:
     """Train, check what moved and what did not; returns the paths that were trained."""
-    optimizer = adamw(optax.constant_schedule(0.1), 0.0, 1.0)
+    optimizer = make_optimizer("adamw", optax.constant_schedule(0.1), 0.0, 1.0)
     state = new_state(shapes, optimizer, rules)
     trained, frozen = host(state.trained), host(state.frozen)
     assert {**trained, **frozen}.keys() == shapes.keys()

@@ -124,8 +124,11 @@ def _write_shard(
     scans, records = [], []
     for index in indices:
         patient = make_patient(first_seed + index)
-        scans.append(model_scan(patient, config).to_bytes())
-        records += [record.to_json().encode() for record in patient_records(patient, index)]
+        scan = model_scan(patient, config)
+        scans.append(scan.to_bytes())
+        visible = np.unique(scan.labels).tolist()
+        of_patient = patient_records(patient, index, visible)
+        records += [record.to_json().encode() for record in of_patient]
     # Records last: their presence says that the shard is whole.
     _write_array_record(folder / f"scans-{names[shard]}", scans)
     _write_array_record(folder / f"records-{names[shard]}", records)

@@ -5,6 +5,8 @@ order is the paper's: findings, impression, pathology; the sentences that name a
 sends the reasoning loop to look at it again (paper, section 3.2).
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
 from tumorchain_jax.data.schema import Record, RoundTarget
@@ -46,24 +48,31 @@ def abnormal_organs(patient: Patient) -> np.ndarray:
     return table
 
 
-def patient_records(patient: Patient, scan: int) -> list[Record]:
+def patient_records(
+    patient: Patient, scan: int, visible: Collection[int] | None = None
+) -> list[Record]:
     """Four records: two of position or report, one yes/no question, one attribute or yes/no.
 
     Args:
         scan: the scan's index in the data set.
+        visible: labels that the model's grid shows, where that is coarser than the patient's map:
+            a healthy organ that is not among them is not spoken of.
     """
-    rng = np.random.default_rng((patient.seed, 1))
-    writer = _Writer(patient, scan, rng)
+    if visible is None:
+        visible = np.unique(patient.labels.voxels).tolist()
+    writer = _Writer(patient, scan, np.random.default_rng((patient.seed, 1)), visible)
     last = writer.attribute() if patient.lesions else writer.check()
     return [writer.position(), writer.position_or_report(), writer.check(), last]
 
 
 class _Writer:
-    def __init__(self, patient: Patient, scan: int, rng: np.random.Generator):
+    def __init__(
+        self, patient: Patient, scan: int, rng: np.random.Generator, visible: Collection[int]
+    ):
         self.patient, self.scan, self.rng = patient, scan, rng
-        self.present = set(np.unique(patient.labels.voxels).tolist())
         self.organ = patient.lesions[0].organ if patient.lesions else 0
         self.answer = display_name(self.organ) if self.organ else NONE
+        self.present = [o for o in DIGESTIVE if o == self.organ or o in visible]
 
     def position(self) -> Record:
         question = self._pick(_POSITION)
@@ -87,7 +96,7 @@ class _Writer:
     def check(self) -> Record:
         """Half of the questions to the ill are about the ill organ."""
         ill = bool(self.organ) and self.rng.random() < 0.5
-        organ = self.organ if ill else int(self.rng.choice(DIGESTIVE))
+        organ = self.organ if ill else int(self.rng.choice(self.present))
         question = self._pick(_CHECK).format(organ=display_name(organ))
         answer = "yes" if organ == self.organ else "no"
         rounds = self._asked(organ, f"Thus, the answer is {answer}.")
