@@ -14,7 +14,7 @@ import tempfile
 from itertools import count
 from pathlib import Path
 
-from tumorchain_jax.data.phantom_records import describe
+from tumorchain_jax.data.phantom_records import describe, largest
 from tumorchain_jax.scan.organs import display_name
 from tumorchain_jax.scan.phantom import Patient, make_patient, paint_lesion
 from tumorchain_jax.scan.read import read_ct, read_labels
@@ -69,7 +69,8 @@ def truth(patient: Patient) -> str:
     """What was painted, in words."""
     if not patient.lesions:
         return "no lesion"
-    return f"{display_name(patient.lesions[0].organ)}: {describe(patient.lesions)}"
+    lesion = largest(patient.lesions)
+    return f"{display_name(lesion.organ)} ({lesion.segment}): {describe(patient.lesions)}"
 
 
 def _is_right(path: Path) -> bool:

@@ -28,7 +28,7 @@ def make(seed: int, lesions: tuple[Lesion, ...]) -> Patient:
 
 
 def lesion(organ: int, diameter: float, *words: str) -> Lesion:
-    return Lesion(organ, diameter, *words, centre_mm=(0.0, 0.0, 0.0), voxels=9)
+    return Lesion(organ, "part", diameter, *words, centre_mm=(0.0, 0.0, 0.0), voxels=9)
 
 
 def draw(seed: int) -> Patient:

@@ -24,6 +24,7 @@ from tumorchain_jax.scan.phantom import (
     paint_lesion,
     write_patient,
 )
+from tumorchain_jax.scan.segments import SEGMENTS, segment_map
 from tumorchain_jax.scan.volume import Volume
 
 ILL = [next(s for s in range(100) if (p := draw_plan(s)) and p.organ == o) for o in DIGESTIVE]
@@ -164,6 +165,19 @@ def test_lesions_lie_in_one_organ_and_are_told_truly(patients):
             assert lesion.density in DENSITIES
             assert lesion.shape in SHAPES
             assert lesion.border in BORDERS
+
+
+def test_a_lesion_is_told_to_be_in_the_segment_that_holds_most_of_it(patients):
+    agree = []
+    for patient in patients:
+        for number, lesion in enumerate(patient.lesions, 1):
+            parts = segment_map(patient.labels, lesion.organ)
+            own = parts[patient.lesion_map.voxels == number]
+            most = SEGMENTS[lesion.organ][int(np.bincount(own, minlength=9)[1:].argmax())]
+            agree.append(most == lesion.segment)
+    assert len(agree) > 5
+    # The map it is held against is of the organ with the mass in it, the truth of that without.
+    assert np.mean(agree) > 0.75
 
 
 def test_a_mass_bulges_into_fat_alone(patients):

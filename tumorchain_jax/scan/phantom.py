@@ -17,6 +17,7 @@ from scipy import ndimage
 
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.scan.anatomy import FAT_HU, Box, draw_space, draw_trunk
+from tumorchain_jax.scan.segments import SEGMENTS, segment_at, segment_map
 from tumorchain_jax.scan.volume import Volume
 
 # Table 10 keeps TotalSegmentator's ids 1 to 22, so these are merged labels as well.
@@ -45,6 +46,7 @@ class Lesion:
 
     Attributes:
         organ: merged label (Table 10): 5, 6, 7, 15 or 20.
+        segment: the part of the organ that its centroid is in or next to, as in `SEGMENTS`.
         diameter_mm: the longest diameter (largest caliper width over 200 directions).
         density: one of `DENSITIES`, against the organ's (for hollow organs its wall's) HU.
         shape: one of `SHAPES`.
@@ -54,6 +56,7 @@ class Lesion:
     """
 
     organ: int
+    segment: str
     diameter_mm: float
     density: str
     shape: str
@@ -114,16 +117,17 @@ def make_patient(seed: int) -> Patient:
     image = ndimage.gaussian_filter(sharp, (0.5, 0.5, 0), truncate=3)
     lesion_map = np.zeros_like(labels)
     lesions: tuple[Lesion, ...] = ()
+    source = f"digital patient {seed}"
     plan = draw_plan(seed)
     if plan is not None:
         own = labels == plan.organ
         # A mass may bulge into fat, never into a neighbour.
         room = own | ((labels == 0) & (sharp == FAT_HU))
-        painter = _Painter(rng, image, own, room, affine, lesion_map)
+        segments = segment_map(Volume(labels, affine, source), plan.organ)
+        painter = _Painter(rng, image, own, room, affine, lesion_map, segments)
         lesions = painter.paint(plan, hu[plan.organ])
         labels[lesion_map > 0] = plan.organ
     image += rng.uniform(8, 20) * _noise(rng, image.shape)
-    source = f"digital patient {seed}"
     return Patient(
         Volume(np.rint(image).clip(-1024, 3071), affine, source),
         Volume(labels, affine, source),
@@ -176,7 +180,8 @@ def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None
     organ_hu = float(np.median(soft)) if soft.size else 40.0
     noise_hu = float(1.48 * np.median(np.abs(soft - organ_hu))) if soft.size else 15.0
     lesion_map = np.zeros(ct.shape, np.uint8)
-    painter = _Painter(rng, image, own, own, ct.affine, lesion_map)
+    segments = segment_map(labels, plan.organ)
+    painter = _Painter(rng, image, own, own, ct.affine, lesion_map, segments)
     lesions = painter.paint(plan, organ_hu, noise_hu)
     if not lesions:
         raise InputError(
@@ -250,7 +255,8 @@ class _Blob:
 class _Painter:
     """Paints lesions into `image` (HU) and `lesion_map`, in place.
 
-    A lesion is seated in the organ, `own`, and stays in `room` (bool `[I, J, K]`).
+    A lesion is seated in the organ, `own`, and stays in `room` (bool `[I, J, K]`). `segments` are
+    the organ's.
     """
 
     rng: np.random.Generator
@@ -259,6 +265,7 @@ class _Painter:
     room: np.ndarray
     affine: np.ndarray
     lesion_map: np.ndarray
+    segments: np.ndarray
 
     def paint(self, plan: Plan, organ_hu: float, noise_hu: float = 0.0) -> tuple[Lesion, ...]:
         """Lesions as planned, fewer where there is no room for all."""
@@ -288,7 +295,9 @@ class _Painter:
         x, y, z = points.mean(0).tolist()
         width = longest_diameter(points, self.affine)
         words = plan.density, plan.shape, plan.border
-        return Lesion(plan.organ, width, *words, (x, y, z), len(points))
+        part = segment_at(self.segments, self.affine, (x, y, z))
+        segment = SEGMENTS[plan.organ][part - 1]
+        return Lesion(plan.organ, segment, width, *words, (x, y, z), len(points))
 
     def _find_place(self, plan: Plan, diameter: float, seats: np.ndarray) -> _Blob | None:
         """The first place with room, for a smaller and smaller lesion if need be."""
