@@ -307,6 +307,22 @@ def test_bad_flags(words: list[str], scan: tuple[Path, Path], refuse: Refuse) ->
     refuse("-i", scan[0], *words)
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["demo", "--seed", "-1"], "--seed: found -1, expected 0 to 4294967295"),
+        (["evaluate", "--seed", "-1"], "--seed: found -1, expected 0 to 4294967295"),
+        (["evaluate", "--phantoms", "0"], "--phantoms: found 0, expected 1 to 1000000"),
+    ],
+)
+def test_bad_numbers(
+    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "-o", str(tmp_path / "out")]) == 2
+    assert found in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_two_scans_of_one_name(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
     (tmp_path / "other").mkdir()
     twin = tmp_path / "other" / scan[0].name

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tumorchain_jax.analyze import Analyzer
     from tumorchain_jax.report.report import Report
 
+SEEDS = (0, 2**32 - 1)
+
 
 class _Parser(argparse.ArgumentParser):
     """Usage errors in one line, exit code 2."""
@@ -112,6 +114,7 @@ def _demo(options: argparse.Namespace) -> int:
     from tumorchain_jax.demo import demo_patient, truth
     from tumorchain_jax.report.folder import check_folder
 
+    _check_numbers(options, seed=SEEDS)
     _use_compilation_cache()
     check_folder(options.output, overwrite=True)
     patient, why_not_real = demo_patient(options.seed)
@@ -142,7 +145,7 @@ def _analyze(options: argparse.Namespace) -> int:
 
     cases = list_cases(options.input, options.mask, options.output)
     question = TASKS[options.task] if options.question is None else options.question
-    _check_numbers(options)
+    _check_numbers(options, rounds=(1, 16), seed=SEEDS)
     done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
     todo = [case for case in cases if case not in done]
     for case in todo:
@@ -187,14 +190,13 @@ def _analyze_one(
     return analyzer.batch([(case, question)], seed=options.seed)[0]
 
 
-def _check_numbers(options: argparse.Namespace) -> None:
-    limits = {
-        "--rounds": (0 < options.rounds <= 16, options.rounds, "1 to 16"),
-        "--seed": (0 <= options.seed < 2**32, options.seed, "0 to 4294967295"),
-    }
-    for name, (right, found, expected) in limits.items():
-        if not right:
-            raise InputError("command line", name, str(found), expected, "change it")
+def _check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> None:
+    """Options by name, each with its least and greatest value."""
+    for name, (least, greatest) in limits.items():
+        value = getattr(options, name)
+        if not least <= value <= greatest:
+            expected = f"{least} to {greatest}"
+            raise InputError("command line", f"--{name}", str(value), expected, "change it")
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -213,8 +215,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.score import json_lines, read_items
     from tumorchain_jax.report.folder import check_folder, write_folder
 
-    if options.phantoms < 1:
-        raise InputError("command line", "--phantoms", str(options.phantoms), "1 or more", "raise")
+    _check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
     if options.output:
         check_folder(options.output, overwrite=False)
     if options.items:

@@ -1,6 +1,7 @@
 import pytest
 
 from tumorchain_jax.analyze import Analyzer
+from tumorchain_jax.data.chat import with_choices
 from tumorchain_jax.data.phantom_records import patient_records
 from tumorchain_jax.evaluation.answers import judge
 from tumorchain_jax.evaluation.phantoms import ask_phantoms, summary
@@ -11,8 +12,13 @@ SEED = 2_000_000
 
 
 @pytest.fixture(scope="module")
-def items() -> list[Item]:
-    return ask_phantoms(Analyzer.load(batch_size=8), SEED, 3)
+def analyzer() -> Analyzer:
+    return Analyzer.load(batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def items(analyzer: Analyzer) -> list[Item]:
+    return ask_phantoms(analyzer, SEED, 3)
 
 
 def test_patients_are_asked_all_that_their_records_ask(items: list[Item]) -> None:
@@ -31,8 +37,18 @@ def test_patients_are_asked_all_that_their_records_ask(items: list[Item]) -> Non
             judgement.parsed,
             judgement.right,
         )
-        assert item.text_only_right in (True, False)
-    assert len({item.answer for item in items}) > 1
+
+
+def test_the_baseline_is_asked_about_another_patient(analyzer: Analyzer, items: list[Item]) -> None:
+    for number, other in enumerate((SEED + 3, SEED, SEED + 1)):
+        case = analyzer.prepare(make_patient(other).ct, make_patient(other).labels)
+        records = patient_records(make_patient(SEED + number), number)
+        asked = [(case, with_choices(record.question, record.choices)) for record in records]
+        answers = [report.answer for report in analyzer.batch(asked)]
+        rights = [judge(record, text).right for record, text in zip(records, answers, strict=True)]
+        of_patient = items[4 * number : 4 * number + 4]
+        assert [item.text_only_right for item in of_patient] == rights
+    assert any(item.text_only_right != item.right for item in items)
 
 
 def test_the_summary_tells_the_organ_of_the_ill_apart(items: list[Item]) -> None:

@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from tumorchain_jax.analyze import Analyzer, PreparedCase
 from tumorchain_jax.data.chat import with_choices
-from tumorchain_jax.data.phantom_records import NONE, patient_records
-from tumorchain_jax.evaluation.answers import YES_NO
+from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.evaluation.answers import NONE, YES_NO
 from tumorchain_jax.evaluation.score import Item, make_item, score, table
 from tumorchain_jax.scan.phantom import Patient, make_patient
 

@@ -85,7 +85,7 @@ def _check_syntax(path: Path, syntax: UID) -> None:
     """The encoding must be one that can be decoded here and that cannot inflate without bound."""
     try:
         known = syntax != DeflatedExplicitVRLittleEndian and get_decoder(syntax).is_available
-    except NotImplementedError:
+    except NotImplementedError:  # pydicom's word for a syntax that it has no decoder for
         known = False
     if not known:
         found = f"{syntax.name:.60}" if syntax else "none"
