@@ -17,18 +17,20 @@ def get_config() -> ConfigDict:
     config.window = ConfigDict({"level": 40.0, "width": 400.0})
     config.history = "all"
     config.initial_roi = False
+    config.cot = True  # false: the paper's ablation without chains of thought
+    config.iir = True  # false: its ablation without looking at organs again
     config.seed = 0
+    config.init = ""  # folder of an exported checkpoint to start from; empty: random weights
 
     config.data = ConfigDict()
     config.data.folder = ""  # empty: WORKDIR/data
     config.data.phantoms = 2000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
-    config.data.rows = 4
-    config.data.length = 576
+    config.data.length = 1792
 
     # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
     config.encoder = ConfigDict(
-        {"steps": 3000, "batch_size": 16, "cells": 96, "learning_rate": 2e-2}
+        {"folder": "", "steps": 4000, "cuts": 4, "cells": 1024, "learning_rate": 2e-2}
     )
 
     config.steps = 700
@@ -36,7 +38,7 @@ def get_config() -> ConfigDict:
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
     config.learning_rate = 8e-3
-    config.rate_scale = ((r"encoder/.*", 0.1), (".*", 1.0))
+    config.rate_scale = ((r"encoder/.*", 0.05), (".*", 1.0))
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.models.tumorchain import TUMORCHAIN_7B
 
 TRAINING_RECORDS = 1_348_036  # 90 % of TumorCoT's 1,497,818; set `steps` for another data set
+RECORDS_PER_ROW = 6  # estimated: see `length`
 
 
 def get_config() -> ConfigDict:
@@ -21,21 +22,27 @@ def get_config() -> ConfigDict:
     config.window = ConfigDict({"level": 40.0, "width": 400.0})
     config.history = "all"
     config.initial_roi = False
+    config.cot = True  # false: the paper's ablation without chains of thought
+    config.iir = True  # false: its ablation without looking at organs again
     config.seed = 0
+    config.init = ""  # folder of an exported checkpoint to start from; empty: random weights
 
     config.data = ConfigDict()
     config.data.folder = ""
     config.data.phantoms = 0
     config.data.first_seed = 0
-    config.data.rows = 1
-    config.data.length = 2048
+    # About 280 positions of shared prefix, then some 600 a record: 40 for the question, and for
+    # each of up to three rounds up to 100 of words and 80 of ROI.
+    config.data.length = 4096
 
     # No cell tags first: M3D's encoder comes pretrained.
-    config.encoder = ConfigDict({"steps": 0, "batch_size": 2, "cells": 96, "learning_rate": 3e-5})
+    config.encoder = ConfigDict(
+        {"folder": "", "steps": 0, "cuts": 1, "cells": 1024, "learning_rate": 3e-5}
+    )
 
     config.accumulation = 2
     config.batch_size = 2 * config.accumulation  # 2 at once on the device
-    config.steps = TRAINING_RECORDS // config.batch_size  # one epoch
+    config.steps = TRAINING_RECORDS // (RECORDS_PER_ROW * config.batch_size)  # one epoch
     config.optimizer = "adamw"
     config.learning_rate = 3e-5
     config.rate_scale = ((".*", 1.0),)

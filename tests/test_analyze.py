@@ -7,9 +7,10 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from tumorchain_jax import analyze
 from tumorchain_jax.analyze import QUESTION_TOKENS, TASKS, Analyzer
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.reasoning.interleaved import reason
+from tumorchain_jax.reasoning.interleaved import encode, reason
 from tumorchain_jax.scan.phantom import Patient, make_patient, write_patient
 
 
@@ -52,6 +53,26 @@ def test_a_batch_gives_what_each_gives_alone(patient: Patient) -> None:
         assert [r.text for r in single.trace.rounds] == [r.text for r in report.trace.rounds]
         assert single.trace.stop_reason == report.trace.stop_reason
         assert single.question == report.question == question
+
+
+def test_a_scan_is_encoded_once_for_all_its_questions(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyzer = Analyzer.load(batch_size=2)
+    cases = [analyzer.prepare(p.ct, p.labels) for p in (patient, make_patient(1))]
+    encoded: list[np.ndarray] = []
+
+    def remember(model: object, params: object, volume: jax.Array, *roi: jax.Array) -> object:
+        encoded.append(np.asarray(volume))
+        return encode(model, params, volume, *roi)
+
+    monkeypatch.setattr(analyze, "encode", remember)
+    reports = analyzer.batch([(case, "Where is it?") for case in (*cases, *cases, cases[0])])
+    assert [volume.shape[0] for volume in encoded] == [1, 1]
+    for case, volume in zip(cases, encoded, strict=True):
+        np.testing.assert_array_equal(volume[0], case.scan.image)
+    assert [r.trace for r in reports] == [r.trace for r in (*reports[:2], *reports[:2], reports[0])]
+    assert reports[0].trace != reports[1].trace
 
 
 def test_questions_and_rounds_do_not_recompile(analyzer: Analyzer, patient: Patient) -> None:

@@ -9,14 +9,15 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Array, Bool, Float, Int
 from nibabel.spatialimages import SpatialImage
 
 from tumorchain_jax import __version__
@@ -62,6 +63,21 @@ class PreparedCase:
     cells: OrganCells
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+
+
+class _Encoded(NamedTuple):
+    """A scan's bank of visual tokens and its ROI table, as a batch of one.
+
+    Attributes:
+        abnormal: `[O]`, the classifier's probability of each organ.
+        seconds: that it took.
+    """
+
+    bank: Float[Array, "1 M K"]
+    roi_rows: Int[Array, "1 O L"]
+    roi_valid: Bool[Array, "1 O L"]
+    abnormal: Float[np.ndarray, " O"]
+    seconds: float
 
 
 class Analyzer:
@@ -183,27 +199,39 @@ class Analyzer:
         rounds: int | None = None,
     ) -> list[Report]:
         """Answer many (scan, question) pairs, `batch_size` at a time, in one compiled program."""
+        # By identity: a scan is encoded once, however many questions are asked about it.
+        scans = {id(case): self._encode(case) for case in {id(c): c for c, _ in cases}.values()}
         reports: list[Report] = []
         for i in range(0, len(cases), self.batch_size):
-            reports += self._run(cases[i : i + self.batch_size], seed, rounds)
+            some = cases[i : i + self.batch_size]
+            reports += self._run(some, [scans[id(case)] for case, _ in some], seed, rounds)
         return reports
 
+    def _encode(self, case: PreparedCase) -> _Encoded:
+        started = time.monotonic()
+        roi_rows = jnp.asarray(case.cells.cells + np.int32(self.checkpoint.model.roi_offset))[None]
+        roi_valid = jnp.asarray(case.cells.valid)[None]
+        volume = jnp.asarray(case.scan.image)[None]
+        bank, abnormal = encode(self._model, self._params, volume, roi_rows, roi_valid)
+        probabilities = jax.device_get(abnormal)[0]
+        return _Encoded(bank, roi_rows, roi_valid, probabilities, time.monotonic() - started)
+
     def _run(
-        self, cases: Sequence[tuple[PreparedCase, str]], seed: int, rounds: int | None
+        self,
+        cases: Sequence[tuple[PreparedCase, str]],
+        scans: Sequence[_Encoded],
+        seed: int,
+        rounds: int | None,
     ) -> list[Report]:
         started = time.monotonic()
+        B = self.batch_size
         # A last batch that is not full is filled up: another size would compile anew.
-        rows = [cases[min(i, len(cases) - 1)] for i in range(self.batch_size)]
-        config, B = self.checkpoint.model, self.batch_size
-        offset = np.int32(config.roi_offset)
-        roi_rows = jnp.asarray(np.stack([case.cells.cells + offset for case, _ in rows]))
-        roi_valid = jnp.asarray(np.stack([case.cells.valid for case, _ in rows]))
-        volumes = jnp.asarray(np.stack([case.scan.image for case, _ in rows]))
-        bank, abnormal = encode(self._model, self._params, volumes, roi_rows, roi_valid)
-        abnormal = jax.device_get(abnormal)
-        encoded = time.monotonic()
-
-        turn, visited = self._turn(rows)
+        filled = [min(i, len(cases) - 1) for i in range(B)]
+        bank, roi_rows, roi_valid = (
+            jnp.concatenate([getattr(scans[i], field) for i in filled])
+            for field in ("bank", "roi_rows", "roi_valid")
+        )
+        turn, visited = self._turn([cases[i] for i in filled])
         limit = self._loop.max_rounds
         request = Request(
             bank,
@@ -221,16 +249,17 @@ class Analyzer:
                 self._model, self._loop, self._params, self._matcher, self._roi_prompt, request
             )
         result = jax.device_get(result)
-        seconds = {"encode": encoded - started, "reason": time.monotonic() - encoded}
+        reason_seconds = time.monotonic() - started
 
         reports = []
-        for row, (case, question) in enumerate(cases):
+        for row, ((case, question), scan) in enumerate(zip(cases, scans, strict=True)):
+            seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
             trace = build_trace(
                 result,
                 row,
                 self.checkpoint.tokenizer,
                 case.cells,
-                abnormal[row],
+                scan.abnormal,
                 visited[row],
             )
             answer = trace.rounds[-1].text
@@ -242,13 +271,13 @@ class Analyzer:
                     trace=trace,
                     image=case.scan.image,
                     transform=case.scan.transform,
-                    cells=config.roi_grid,
+                    cells=self.checkpoint.model.roi_grid,
                     preprocessing=case.scan.parameters,
                     versions=versions(),
                     weights_sha256=self.checkpoint.sha256,
                     seed=seed,
                     device=jax.devices()[0].device_kind,
-                    seconds={k: round(v, 3) for k, v in (case.seconds | seconds).items()},
+                    seconds={k: round(v, 3) for k, v in seconds.items()},
                     warnings=case.warnings,
                     source=case.source,
                 )
@@ -285,6 +314,7 @@ class Analyzer:
         return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid)), visited
 
 
+@cache
 def versions() -> dict[str, str]:
     """Of the packages that decide a result."""
     packages = ("jax", "jaxlib", "flax", "numpy", "scipy", "nibabel", "pydicom", "transformers")

@@ -17,6 +17,7 @@ from tumorchain_jax.errors import InputError
 
 if TYPE_CHECKING:
     from tumorchain_jax.analyze import Analyzer
+    from tumorchain_jax.evaluation.score import Item
     from tumorchain_jax.report.report import Report
 
 SEEDS = (0, 2**32 - 1)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
     parser = _build_parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.run is not _train:
+    if rest and options.run not in (_train, _experiments):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     options.overrides = rest
     # Only its tokenizers are used here: no advice to install PyTorch on stderr.
@@ -95,12 +96,36 @@ def _build_parser() -> argparse.ArgumentParser:
     train.epilog = "Override a field with --config.a.b=value."
 
     evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
-    evaluate.add_argument("--phantoms", type=int, default=100, help="how many (4 questions each)")
-    evaluate.add_argument("--seed", type=int, default=2_000_000, help="of the first")
-    evaluate.add_argument("-c", "--checkpoint", type=Path, help="default: the nano model")
-    evaluate.add_argument("--items", type=Path, help="score kept answers again, without a model")
-    evaluate.add_argument("-o", "--output", type=Path, help="new folder for answers, score, plot")
-    evaluate.add_argument("--json", action="store_true", help="the score as JSON")
+    source = evaluate.add_mutually_exclusive_group()
+    # A text as default: a number would be taken for not given where it is given as well.
+    source.add_argument("--phantoms", type=int, default="100", help="how many; default: 100")
+    source.add_argument("--data", type=Path, metavar="DIR", help="a data set's test patients")
+    source.add_argument("--items", type=Path, help="score kept answers again, without a model")
+    add = evaluate.add_argument
+    add("--seed", type=int, default=2_000_000, help="of the first phantom")
+    add("-c", "--checkpoint", type=Path, help="default: the nano model")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="new folder for answers, score, plot and failures; a stopped run goes on",
+    )
+    add("--json", action="store_true", help="the score as JSON")
+
+    experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
+    add = experiments.add_argument
+    add("--config", type=Path, required=True, help="configs/experiments.py or one like it")
+    add("--workdir", type=Path, required=True, help="what is done in it already is kept")
+    add("--only", nargs="+", default=[], metavar="NAME", help="these experiments; default: all")
+    add("--list", action="store_true", help="tell what there is and what is done; do nothing")
+    experiments.epilog = train.epilog
+
+    phantoms = command("phantoms", _phantoms, "Digital patients as NIfTI files, with their truth")
+    phantoms.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    phantoms.add_argument("--count", type=int, default=10, help="how many")
+    phantoms.add_argument("--seed", type=int, default=0, help="of the first")
+    phantoms.add_argument("--json", action="store_true", help="what was done as JSON")
 
     info = command("info", _info, "Versions, devices, tasks and organs")
     info.add_argument("--json", action="store_true")
@@ -210,33 +235,90 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.phantoms import ask_phantoms, summary, summary_text
+    from tumorchain_jax.evaluation.kept import answers_path
     from tumorchain_jax.evaluation.plot import bar_chart
-    from tumorchain_jax.evaluation.score import json_lines, read_items
+    from tumorchain_jax.evaluation.score import json_lines, read_items, summary
+    from tumorchain_jax.evaluation.tables import summary_text
     from tumorchain_jax.report.folder import check_folder, write_folder
 
     _check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
     if options.output:
         check_folder(options.output, overwrite=False)
+    files: dict[str, str] = {}
     if options.items:
         items = read_items(options.items)
     else:
-        from tumorchain_jax.analyze import Analyzer
-
-        _use_compilation_cache()
-        analyzer = Analyzer.load(options.checkpoint, batch_size=8)
-        items = ask_phantoms(analyzer, options.seed, options.phantoms)
+        items, files = _ask_patients(options)
     score = summary(items)
     text = f"{summary_text(score)}\n{NOTICE}\n"
     if options.output:
-        files = {
+        files |= {
             "items.jsonl": json_lines(items),
             "score.json": json.dumps(score, indent=1) + "\n",
             "score.txt": text,
             "score.svg": bar_chart(score, f"{score['patients']} synthetic patients"),
         }
         write_folder(options.output, files, overwrite=False)
+        if not options.items:
+            answers_path(options.output).unlink()
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
+    return 0
+
+
+def _ask_patients(options: argparse.Namespace) -> tuple[list["Item"], dict[str, str]]:
+    """The judged answers, and the page of those that are wrong if there is a folder for it."""
+    from tumorchain_jax.analyze import Analyzer
+    from tumorchain_jax.evaluation.ask import BATCH_SIZE
+    from tumorchain_jax.evaluation.failures import failures_page
+    from tumorchain_jax.evaluation.kept import answers_path, ask_all
+    from tumorchain_jax.evaluation.patients import Phantoms, StoredPatients
+
+    _use_compilation_cache()
+    analyzer = Analyzer.load(options.checkpoint, batch_size=BATCH_SIZE)
+    patients = (
+        StoredPatients(analyzer, options.data)
+        if options.data
+        else Phantoms(analyzer, options.seed, options.phantoms)
+    )
+    path = answers_path(options.output) if options.output else None
+    answers = ask_all(analyzer, patients, path)
+    page = {"failures.html": failures_page(analyzer, patients, answers)} if path else {}
+    return [item for of_patient in answers for item in of_patient], page
+
+
+def _experiments(options: argparse.Namespace) -> int:
+    from tumorchain_jax.experiments.runner import run_experiments, states
+    from tumorchain_jax.training.config import read_config
+
+    config = read_config(options.config, options.overrides)
+    if options.list:
+        for name, state in states(config, options.workdir).items():
+            print(f"{name:<24}{state}")
+        return 0
+    _use_compilation_cache()
+    print(run_experiments(config, options.workdir, options.only), end="")
+    return 0
+
+
+def _phantoms(options: argparse.Namespace) -> int:
+    from tumorchain_jax.data.phantom_folder import write_phantom_folders
+
+    _check_numbers(options, count=(1, 10**6), seed=SEEDS)
+    written = write_phantom_folders(options.output, options.seed, options.count)
+    speed = round(written.volumes_per_second_per_core, 2)
+    if options.json:
+        facts = {
+            "folder": str(options.output),
+            "made": written.made,
+            "already_done": written.already_done,
+            "volumes_per_second_per_core": speed,
+        }
+        print(json.dumps(facts))
+        return 0
+    print(f"{options.output}: {written.made} made, {written.already_done} already done")
+    if written.made:
+        print(f"{speed} volumes a second per core")
+    print(NOTICE)
     return 0
 
 

@@ -91,6 +91,17 @@ def test_a_question_opens_with_the_global_tokens(chat: Chat) -> None:
     assert len(prompt) == len(prompt.tokens) == len(prompt.bank_rows)
 
 
+def test_every_prompt_of_a_scan_begins_with_the_same_prefix(chat: Chat) -> None:
+    prefix = chat.prefix(2)
+    assert shown(chat, prefix) == OPENING[: OPENING.index("<question>")]
+    rows = training_rows(chat, RECORD, 2, ROI, "latest")
+    rows += training_rows(chat, replace(RECORD, question="Is the liver ill?"), 2, ROI, "all", True)
+    for row in rows:
+        assert row.tokens[: len(prefix)] == prefix.tokens
+        assert row.bank_rows[: len(prefix)] == prefix.bank_rows
+        assert not any(row.is_target[: len(prefix) + 1])
+
+
 def test_the_organ_a_task_names_comes_before_the_question(chat: Chat) -> None:
     prompt = chat.question(QUESTION, (), 2, [(LIVER, ROI[LIVER])])
     attention = "The question requires greater attention to the liver.<vision 3 4 7>"

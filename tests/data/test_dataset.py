@@ -10,6 +10,8 @@ from array_record.python.array_record_module import ArrayRecordReader
 
 from tumorchain_jax.data import dataset
 from tumorchain_jax.data.dataset import (
+    OTHER_TRAITS,
+    PARTS,
     ModelScan,
     model_scan,
     read_manifest,
@@ -20,9 +22,11 @@ from tumorchain_jax.data.dataset import (
 from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
 from tumorchain_jax.scan.organs import merge_labels
 from tumorchain_jax.scan.phantom import Patient, make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
+from tumorchain_jax.scan.segments import SEGMENTS
 
 CONFIG = PreprocessConfig((8, 16, 16))
 ARGS: dict[str, Any] = {"first_seed": 0, "count": 6, "config": CONFIG, "vocab_size": 512}
@@ -77,14 +81,32 @@ def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[P
     np.testing.assert_array_equal(scan.abnormal, abnormal_organs(patients[0]))
 
 
-def test_lesions_are_kept_by_organ(patients: list[Patient]) -> None:
+def test_findings_are_kept_by_number_and_kind(patients: list[Patient]) -> None:
     labels = patients[0].labels
     everywhere = replace(labels, voxels=np.uint8(3 * np.isin(labels.voxels, (5, 20))))
-    scan = model_scan(replace(patients[0], lesion_map=everywhere), CONFIG)
-    assert set(np.unique(scan.lesions)) == {0, 5, 20}
-    np.testing.assert_array_equal(
-        scan.lesions, np.where(np.isin(scan.labels, (5, 20)), scan.labels, 0)
-    )
+    scan = model_scan(replace(patients[0], lesion_map=everywhere, other_map=everywhere), CONFIG)
+    for kept in (scan.lesions, scan.others):
+        np.testing.assert_array_equal(kept, np.where(np.isin(scan.labels, (5, 20)), 3, 0))
+
+
+def test_parts_lie_in_their_organs_and_have_their_names(patients: list[Patient]) -> None:
+    scan = model_scan(patients[0], PreprocessConfig((32, 80, 80)))
+    shown = np.unique(scan.parts[scan.parts > 0])
+    assert len(shown) > 12
+    for number in shown.tolist():
+        (organ,) = (organ for organ, names in SEGMENTS.items() if PARTS[number - 1] in names)
+        assert (scan.labels[scan.parts == number] == organ).all()
+
+
+def test_traits_are_the_tumours() -> None:
+    ill = next(patient for patient in map(make_patient, range(20)) if patient.lesions)
+    healthy = next(patient for patient in map(make_patient, range(20)) if not patient.lesions)
+    organ, density, shape, border, other = model_scan(ill, CONFIG).traits
+    lesion = ill.lesions[0]
+    assert list(DIGESTIVE)[organ] == lesion.organ
+    assert (DENSITIES[density], SHAPES[shape]) == (lesion.density, lesion.shape)
+    assert (BORDERS[border], OTHER_TRAITS[other]) == (lesion.border, lesion.other)
+    np.testing.assert_array_equal(model_scan(healthy, CONFIG).traits, np.full(5, -1))
 
 
 def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:
@@ -98,16 +120,21 @@ def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:
 
 def test_what_a_data_set_holds(phantoms: Path, patients: list[Patient]) -> None:
     """Made by worker processes, it holds what this process makes of the same seeds."""
-    expected = {"dataset.json", "tokenizer.json"}
+    expected = {"dataset.json", "split.json", "tokenizer.json"}
     expected |= {f"{kind}-00000-of-00001.arrayrecord" for kind in ("scans", "records")}
     assert set(contents(phantoms)) == expected
     records, scans = read_records(phantoms), blobs(shard_paths(phantoms, "scans"))
     assert len(scans) == 6
-    assert [record.scan for record in records] == sorted([*range(6)] * 4)
-    assert [record.patient for record in records] == [f"phantom-{i // 4}" for i in range(24)]
+    assert [record.scan for record in records] == sorted(record.scan for record in records)
+    assert {(record.scan, record.patient) for record in records} == {
+        (index, f"phantom-{index}") for index in range(6)
+    }
     for index, patient in enumerate(patients):
-        assert scans[index] == model_scan(patient, CONFIG).to_bytes()
-        assert records[4 * index : 4 * index + 4] == patient_records(patient, index)
+        scan = model_scan(patient, CONFIG)
+        assert scans[index] == scan.to_bytes()
+        visible = np.unique(scan.labels).tolist()
+        of_patient = [record for record in records if record.scan == index]
+        assert of_patient == patient_records(patient, index, visible)
     manifest = read_manifest(phantoms)
     assert manifest["preprocess"] == {"grid": [8, 16, 16], "level": 40.0, "width": 400.0}
     assert "made up" in manifest["synthetic"]
@@ -123,9 +150,9 @@ def test_a_record_finds_its_scan_over_all_shards(write: Callable, tmp_path: Path
     assert len(shard_paths(tmp_path / "new", "scans")) == 2
     for record in read_records(tmp_path / "new"):
         assert record.patient == f"phantom-{record.scan}"
-        ill = ModelScan.from_bytes(scans[record.scan]).abnormal.argmax()
+        traits = ModelScan.from_bytes(scans[record.scan]).traits
         if record.task == "lesion_attributes":
-            assert record.organ == ill
+            assert record.organ == list(DIGESTIVE)[traits[0]]
 
 
 def test_a_stopped_run_makes_only_what_is_missing(write: Callable, tmp_path: Path) -> None:
@@ -185,8 +212,8 @@ def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"count": 6}', "format: found none, expected 2"),
-        ('{"format": 1}', "format: found 1, expected 2"),
+        ('{"count": 6}', "format: found none, expected 3"),
+        ('{"format": 1}', "format: found 1, expected 3"),
         ('{"format":', "JSON: found 'Expecting value"),
         ("[1]", "JSON: found"),
     ],

@@ -5,8 +5,9 @@ from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.answers import judge
 from tumorchain_jax.scan import staging
-from tumorchain_jax.scan.organs import ORGANS, SUB_ORGANS, display_name
-from tumorchain_jax.scan.phantom import BORDERS, DENSITIES, SHAPES, make_patient
+from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
+from tumorchain_jax.scan.organs import SUB_ORGANS
+from tumorchain_jax.scan.phantom import make_patient
 
 ORGAN_CHOICES = ("stomach", "liver", "none", "pancreas")
 PARTS = ("left lobe of the liver", "liver", "right lobe of the liver", "liver segment I")
@@ -157,6 +158,21 @@ def test_segments(truth: str, answer: str, said: bool) -> None:
         ("count", "2", "two lesions, the largest 3 cm", True),
         ("count", "0", "no lesion", True),
         ("others", "wall thickening", "thickened wall", True),
+        ("others", "enhancement", "rim enhancement", True),
+        ("others", "enhancement", "rim-enhancing", True),
+        ("others", "enhancement", "non-enhancing", False),
+        ("others", "ductal dilatation", "a dilated duct", True),
+        ("others", "none", "nothing else", True),
+        ("others", "none", "calcification", False),
+        ("organ_position", "upper third", "the upper third of the scan", True),
+        ("organ_position", "upper third", "the middle of the liver lies in the upper third", True),
+        ("organ_position", "upper third", "at the top", True),
+        ("organ_position", "middle third", "central", True),
+        ("organ_position", "lower third", "at the bottom of the scan", True),
+        ("organ_position", "lower third", "middle or lower third", False),
+        ("organ_position", "lower third", "upper or lower", False),
+        ("organ_position", "lower third", "not in the lower third", False),
+        ("organ_position", "lower third", "liver", False),
         ("others", "calcification", "no calcification", False),
         ("others", "small", "small", True),
         ("others", "small", "small or large", False),
@@ -233,7 +249,8 @@ KNOWN = {
     "tumor": tuple(name for depths in staging._DEPTHS.values() for name in depths.values()),
     "node": tuple(name for _, names in staging._NODES.values() for name in names),
     "metastasis": ("M0", "M1", "M1a", "M1b", "M1c"),
-    "organ_position": tuple(map(display_name, range(1, len(ORGANS)))),
+    "organ_position": ("upper third", "middle third", "lower third"),
+    "others": tuple({value for values in OTHERS.values() for value in values}),
     "segment_localization": tuple(name for names in SUB_ORGANS.values() for name in names),
 }
 

@@ -16,7 +16,7 @@ from tumorchain_jax.evaluation.score import (
     paired_difference,
     read_items,
     score,
-    table,
+    summary,
 )
 
 TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
@@ -111,14 +111,28 @@ def test_score_by_hand() -> None:
     assert list(scored["subtasks"]) == ["tumor_position", "node"]
     assert (scored["average"], scored["majority"], scored["text_only"]) == (55.0, 65.0, None)
     assert (scored["n"], scored["patients"], scored["unparsed"]) == (7, 3, 1)
-    # The spleen is none of the five.
+    assert json.loads(json.dumps(scored)) == scored
+
+
+def test_organs_are_of_the_reports_alone() -> None:
+    report = {"subtask": "cot_report"}
+    scored = score(
+        [
+            item(1, True, **report),
+            item(2, False, **report),
+            item(3, True, **report, organ="colorectum"),
+            item(4, False, **report, organ=""),  # a healthy patient's
+            item(5, False, "tumor_position", organ="liver"),
+        ]
+    )
     assert {name: row["n"] for name, row in scored["organs"].items()} == {
-        "liver": 5,
+        "liver": 2,
         "colorectum": 1,
     }
-    assert scored["organs"]["liver"]["accuracy"] == 60.0
-    assert scored["organ_average"] == 80.0
-    assert json.loads(json.dumps(scored)) == scored
+    assert scored["organs"]["liver"]["accuracy"] == 50.0
+    assert scored["organ_average"] == 75.0
+    without = score([item(5, False, "tumor_position")])
+    assert (without["organs"], without["organ_average"]) == ({}, None)
 
 
 def test_no_items_no_score() -> None:
@@ -228,13 +242,19 @@ def test_runs_with_other_items_are_refused(other: list[Item]) -> None:
         paired_difference([item(1, True), item(2, True)], other)
 
 
-def test_table() -> None:
-    scored = score([item(1, True), item(2, False, text_only_right=True), item(1, True, "node")])
-    lines = table(scored).splitlines()
-    order = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
-    assert [line.split()[0] for line in lines[1:]] == [*order, "average"]
-    assert len({len(line) for line in lines}) == 1
-    cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
-    assert cells["shape"] == "50.0 0.0 to 100.0 2 100.0 -"
-    assert cells["count"] == "- - - - -"
-    assert cells["average"].startswith("75.0 ")
+def test_the_summary_tells_the_organ_of_the_ill_apart() -> None:
+    position = {"subtask": "tumor_position"}
+    items = [
+        item(1, True, **position, truth="liver"),
+        item(2, False, **position, truth="colon"),
+        item(3, True, **position, truth="none"),
+        item(1, True, **position, truth="yes"),
+        item(2, True, **position, truth="colon", choices=("colon", "none")),
+    ]
+    result = summary(items)
+    assert {key: result[key] for key in score(items)} == score(items)
+    rows = result["tumour_organ"]
+    assert (rows["open"]["n"], rows["open"]["accuracy"]) == (2, 50.0)
+    assert (rows["multiple_choice"]["n"], rows["multiple_choice"]["accuracy"]) == (1, 100.0)
+    healthy = summary(items[2:4])["tumour_organ"]
+    assert healthy == {"open": None, "multiple_choice": None}

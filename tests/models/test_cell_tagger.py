@@ -3,6 +3,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.core import FrozenDict
 from flax.linen import meta
 
 from tumorchain_jax.models.cell_tagger import CellTagger, tag_alone
@@ -13,7 +14,8 @@ from tumorchain_jax.training.encoder import ATTENTION_OUT
 
 PARTS = ("kernel", "bias")
 TINY = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 2, 2)
-MODEL = CellTagger(TINY, labels=57, sites=5)
+TAGS = FrozenDict({"organ": 57, "found": 8})
+MODEL = CellTagger(TINY, TAGS)
 
 
 def _params(volume: jax.Array) -> dict[str, jax.Array]:
@@ -22,9 +24,11 @@ def _params(volume: jax.Array) -> dict[str, jax.Array]:
 
 def test_tags_every_cell() -> None:
     volume = jax.random.uniform(jax.random.key(0), (2, 8, 16, 16))
-    organ, lesion = run(MODEL, unflatten(_params(volume)), volume)
-    assert organ.shape == (2, 8, 57)
-    assert lesion.shape == (2, 8, 5)
+    tags = run(MODEL, unflatten(_params(volume)), volume)
+    assert {tag: logits.shape for tag, logits in tags.items()} == {
+        "organ": (2, 8, 57),
+        "found": (2, 8, 8),
+    }
 
 
 def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> None:
@@ -32,14 +36,16 @@ def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> 
     params = _params(volume)
     cells = patchify(volume, TINY.patch).reshape(8, *TINY.patch)
     numbers = jnp.array([6, 1, 3])
-    alone = tag_alone(MODEL, params, cells[numbers], numbers)
-    among = [logits[0, numbers] for logits in run(MODEL, unflatten(params), volume)]
-    assert all(np.abs(a - b).max() > 1e-3 for a, b in zip(alone, among, strict=True))
+
+    def both() -> list[tuple[jax.Array, jax.Array]]:
+        alone = tag_alone(MODEL, params, cells[numbers], numbers)
+        among = run(MODEL, unflatten(params), volume)
+        return [(alone[tag], among[tag][0, numbers]) for tag in TAGS]
+
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in both())
 
     params |= {path: 0 * leaf for path, leaf in params.items() if re.fullmatch(ATTENTION_OUT, path)}
-    alone = tag_alone(MODEL, params, cells[numbers], numbers)
-    among = [logits[0, numbers] for logits in run(MODEL, unflatten(params), volume)]
-    for found, expected in zip(alone, among, strict=True):
+    for found, expected in both():
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -47,11 +53,11 @@ def test_its_encoder_is_the_models_encoder() -> None:
     """What pretraining leaves must fit into the model, name by name."""
 
     def init(key: jax.Array) -> dict:
-        variables = CellTagger(NANO.encoder, 57, 5).init(key, jnp.zeros((1, *NANO.encoder.image)))
+        variables = CellTagger(NANO.encoder, TAGS).init(key, jnp.zeros((1, *NANO.encoder.image)))
         return flatten(meta.unbox(variables)["params"])
 
     tagger = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}
     model = {p: x.shape for p, x in abstract_params(NANO).items()}
     ours = {p: x for p, x in tagger.items() if p.startswith("encoder/")}
     assert ours == {p: x for p, x in model.items() if p.startswith("encoder/")}
-    assert set(tagger) - set(ours) == {f"{h}/{p}" for h in ("organ", "lesion") for p in PARTS}
+    assert set(tagger) - set(ours) == {f"{tag}/{p}" for tag in TAGS for p in PARTS}

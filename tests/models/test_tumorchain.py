@@ -13,7 +13,7 @@ from jaxtyping import TypeCheckError
 
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.projector import Projector, ProjectorConfig, pool_cells
-from tumorchain_jax.models.qwen2.model import Qwen2Config, empty_cache, unroll
+from tumorchain_jax.models.qwen2.model import Packing, Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.tumorchain import (
     NANO,
     TUMORCHAIN_3B,
@@ -53,16 +53,20 @@ CONFIGS = {
 EVERY_CONFIG = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 AXES = {"layers", "patch", "cells", "embed", "heads", "mlp", "vocab", "classes", "lora_rank"}
 
-# Two scans, two questions of six places each; the bank has 8 global rows and 64 cells.
+# Two scans: a prefix of two places, then two questions of four places and of three; a pad.
 RNG = np.random.default_rng(0)
-TOKENS = jnp.asarray(RNG.integers(0, 19, (2, 2, 6)))
+TOKENS = jnp.asarray(RNG.integers(0, 19, (2, 10)))
 BANK_ROWS = jnp.array(
-    [[[-1, 3, 0, -1, 69, -1], [-1] * 6], [[-1, -1, -1, -1, -1, 7], [1, 2, 3, 4, -1, -1]]]
+    [[3, -1, 0, -1, 69, -1, -1, -1, -1, -1], [-1, 1, 2, -1, -1, 7, 71, 4, -1, -1]]
+)
+PACKING = Packing(
+    jnp.array([[0, 1, 2, 3, 4, 5, 2, 3, 4, 0]] * 2),
+    jnp.array([[0, 0, 1, 1, 1, 1, 2, 2, 2, -1]] * 2),
 )
 ROI_ROWS = jnp.array([[[8, 9, 10]] * 2, [[71, 8, 0]] * 2])
 ROI_VALID = jnp.array([[[1, 1, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 1]]], bool)
 VOLUME = jnp.asarray(RNG.random((2, 4, 8, 16), np.float32))
-INPUTS = (VOLUME, TOKENS, BANK_ROWS, ROI_ROWS, ROI_VALID)
+INPUTS = (VOLUME, TOKENS, BANK_ROWS, PACKING, ROI_ROWS, ROI_VALID)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,7 +186,7 @@ def test_bank_holds_pooled_cells_then_every_cell(params: dict) -> None:
 
 def test_embed_puts_bank_rows_at_their_places(params: dict) -> None:
     bank = np.random.default_rng(1).random((2, 72, 12), np.float32)
-    tokens, rows = np.asarray(TOKENS[:, 0]), np.asarray(BANK_ROWS[:, 0])
+    tokens, rows = np.asarray(TOKENS), np.asarray(BANK_ROWS)
     got = run(TINY, params, bank, tokens, rows, method="embed")
     expected = params["decoder"]["embed_tokens"]["embedding"][tokens]
     for scan, place in np.argwhere(rows >= 0):
@@ -199,7 +203,7 @@ def test_gather_rows_takes_each_scan_s_own() -> None:
 def test_every_parameter_learns_from_the_two_outputs(params: dict) -> None:
     def loss(params: dict) -> jax.Array:
         logits, organs = TumorChain(TINY).apply({"params": params}, *INPUTS)
-        assert (logits.shape, organs.shape) == ((2, 2, 6, 19), (2, 2, 2))
+        assert (logits.shape, organs.shape) == ((2, 10, 19), (2, 2, 2))
         return (logits**2).mean() + (organs**2).mean()
 
     for path, gradient in flatten(jax.jit(jax.grad(loss))(params)).items():
@@ -217,14 +221,16 @@ def test_questions_of_a_scan_do_not_meet(params: dict) -> None:
     def read(variables: dict, tokens: jax.Array, bank_rows: jax.Array) -> jax.Array:
         bank = model.apply(variables, VOLUME, method="encode")
         x = model.apply(variables, bank, tokens, bank_rows, method="embed")
-        cache, length = empty_cache(TINY.decoder, 2, 6, jnp.float32), jnp.zeros(2, jnp.int32)
-        valid = jnp.ones((2, 6), bool)
+        places = tokens.shape[1]
+        cache = empty_cache(TINY.decoder, 2, places, jnp.float32)
+        length, valid = jnp.zeros(2, jnp.int32), jnp.ones((2, places), bool)
         hidden, *_ = model.apply(variables, cache, length, x, valid, method="extend")
         return model.apply(variables, hidden, method="logits")
 
-    for question in range(2):
-        got = read(variables, TOKENS[:, question], BANK_ROWS[:, question])
-        np.testing.assert_allclose(got, expected[:, question], rtol=1e-4, atol=1e-4)
+    for question in (1, 2):
+        places = np.flatnonzero((PACKING.owner[0] == 0) | (PACKING.owner[0] == question))
+        got = read(variables, TOKENS[:, places], BANK_ROWS[:, places])
+        np.testing.assert_allclose(got, expected[:, places], rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_of_unequal_batches_are_refused(params: dict) -> None:

@@ -155,6 +155,23 @@ def test_without_roi_the_middle_slices_show_in_grey() -> None:
         assert (rgb == rgb[:, :, :1]).all()
 
 
+def test_slices_go_through_what_is_asked_for() -> None:
+    cell, point = cell_mask([0], CELLS, GRID), NO_ROI.copy()
+    point[7, 15, 15] = True
+    image = np.zeros(GRID, np.float32)
+    image[7] = 1.0
+    axial, *_ = planes(image, CANONICAL, cell, RED, through=point)
+    assert (pixels(axial) == 255).all()  # slice 7, where the cell is not
+    through_cell, *_ = planes(image, CANONICAL, cell, RED)
+    assert coloured(through_cell) == (0, 0, 0.25, 0.25)
+    # The cell is drawn where the slice meets it.
+    point[:] = False
+    point[0, 15, 15] = True
+    axial, coronal, _ = planes(image, CANONICAL, cell, RED, through=point)
+    assert coloured(axial) == (0, 0, 0.25, 0.25)
+    assert (pixels(coronal) == pixels(coronal)[:, :, :1]).all()
+
+
 def test_organ_colours_are_apart() -> None:
     colours = np.array([organ_colour(rank) for rank in range(8)])
     distance = np.abs(colours[:, None] - colours[None]).sum(axis=2)

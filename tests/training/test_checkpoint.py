@@ -3,11 +3,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -267,3 +269,17 @@ def test_a_bad_export_is_refused_in_one_line(
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a checkpoint folder"):
         load_exported(tmp_path / "nothing")
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of a file is gone; then, what TensorStore says of an array that cannot be read."""
+    save(tmp_path, 1)
+    monkeypatch.setattr(ocp.CheckpointManager, "restore", Mock(side_effect=Exception("pages\nof")))
+    path = tmp_path / "checkpoints" / "1" / "default" / "_METADATA"
+    whole = path.read_bytes()
+    for content, kind in ((whole[: len(whole) // 2], "JSONDecodeError"), (whole, "Exception")):
+        path.write_bytes(content)
+        found = rf"1: checkpoint: found a damaged one \({kind}\)"
+        with pytest.raises(InputError, match=found) as error:
+            restore(tmp_path, state_at(0))
+        assert "\n" not in str(error.value)

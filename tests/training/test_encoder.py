@@ -1,20 +1,14 @@
 import json
 import re
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from tumorchain_jax.data.pipeline import FEW_SHARE, CellSource, batches
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.scan.organs import DIGESTIVE
-from tumorchain_jax.training.encoder import ATTENTION_OUT, pretrain_encoder
-
-ENCODER = ViT3DConfig((8, 16, 16), (4, 8, 8))
+from tumorchain_jax.training.encoder import ATTENTION_OUT, NOISE, augment, pretrain_encoder
 
 
 def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
@@ -22,7 +16,13 @@ def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
         {
             "model": model,
             "seed": 0,
-            "encoder": {"steps": steps, "batch_size": 2, "cells": 8, "learning_rate": 3e-2},
+            "encoder": {
+                "folder": "",
+                "steps": steps,
+                "cuts": 2,
+                "cells": 24,
+                "learning_rate": 3e-2,
+            },
             "optimizer": "muon",
             "warmup_ratio": 0.1,
             "weight_decay": 0.0,
@@ -31,55 +31,6 @@ def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
             "checkpoint": {"every": 2, "keep": 1},
         }
     )
-
-
-def test_cells_and_tags_follow_the_maps(phantoms: Path) -> None:
-    source = CellSource(phantoms, ENCODER, count=12)
-    assert len(source) == 6
-    drawn = 0
-    for index in range(len(source)):
-        scan = source[index]
-        example = source.draw(scan, Middle(np.random.PCG64(0)))
-        digestive: list[int] = []
-        for cell in range(8):
-            d, h, w = np.unravel_index(cell, (2, 2, 2))
-            box = np.s_[4 * d : 4 * d + 4, 8 * h : 8 * h + 8, 8 * w : 8 * w + 8]
-            filled = np.bincount(scan.labels[box].ravel(), minlength=57)
-            ill = np.bincount(scan.lesions[box].ravel(), minlength=57)
-            few = FEW_SHARE * 256
-            if max(filled[list(DIGESTIVE)]) > few:
-                digestive.append(cell)
-            for k in np.flatnonzero(example["numbers"] == cell):
-                drawn += 1
-                np.testing.assert_array_equal(example["cells"][k], scan.image[box])
-                assert filled[example["organ"][k]] == filled.max()
-                for site, label in enumerate(DIGESTIVE):
-                    assert example["present"][k, site] == (filled[label] > few)
-                    assert example["lesion"][k, site] == (ill[label] > few)
-                    assert example["unsure"][k, site] == (0 < ill[label] <= few)
-        others = [cell for cell in range(8) if cell not in digestive]
-        expected = np.resize([*others[:2], *digestive, *others], 12)
-        np.testing.assert_array_equal(example["numbers"], expected)
-    assert drawn == 6 * 12
-
-
-class Middle(np.random.Generator):
-    """Shifts nothing and keeps the order."""
-
-    def integers(self, *high: Any, **_: Any) -> Any:
-        return high[0] // 2
-
-    def permutation(self, x: Any, axis: int = 0) -> Any:
-        return x
-
-
-def test_cells_are_drawn_anew_and_the_same_again(phantoms: Path) -> None:
-    source = CellSource(phantoms, ENCODER, count=3)
-    whole = list(islice(batches(source, 2, 0, 0), 9))
-    for left, right in zip(whole[5:], islice(batches(source, 2, 0, 5), 4), strict=True):
-        for name in left:
-            np.testing.assert_array_equal(left[name], right[name])
-    assert not np.array_equal(whole[0]["cells"], whole[3]["cells"])  # the second epoch
 
 
 def test_it_learns_and_hands_over_the_encoder(
@@ -107,3 +58,32 @@ def test_done_pretraining_is_taken_from_its_checkpoint(
         np.testing.assert_array_equal(first[path], again[path])
     lines = (tmp_path / "encoder" / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 3
+
+
+def test_several_runs_may_share_one_encoder(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    config = _config(tiny, 2)
+    config.encoder.folder = str(tmp_path / "shared")
+    first, again = (
+        jax.device_get(pretrain_encoder(config, phantoms, tmp_path / run)) for run in "ab"
+    )
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+    assert (tmp_path / "shared" / "metrics.jsonl").is_file()
+    assert not list(tmp_path.glob("[ab]/encoder"))
+
+
+def test_a_cell_is_mirrored_whole_and_gets_noise_of_its_own() -> None:
+    cells = jnp.arange(2 * 4 * 8 * 8, dtype=jnp.uint8).reshape(2, 4, 8, 8)
+    cells = jnp.repeat(cells[:1] // 2, 64, axis=0)
+    seen = np.asarray(augment(jax.random.key(0), cells))
+    assert seen.shape == (64, 4, 8, 8)
+    plain = np.asarray(cells[0], np.float32) / 255
+    mirrored = [plain[::z, ::y, ::x] for z in (1, -1) for y in (1, -1) for x in (1, -1)]
+    nearest = [min(np.abs(cell - view).std() for view in mirrored) for cell in seen]
+    which = {int(np.argmin([np.abs(c - view).std() for view in mirrored])) for c in seen}
+    assert which == set(range(8))
+    deviation = [min((cell - view).std() for view in mirrored) for cell in seen]
+    assert 0 <= min(deviation) < 0.2 * NOISE < 0.8 * NOISE < max(deviation) < 1.1 * NOISE
+    assert max(nearest) < NOISE

@@ -66,7 +66,7 @@ def config(tiny: TumorChainConfig, phantoms: Path) -> ConfigDict:
         "data.folder": str(phantoms),
         "data.phantoms": 6,
         "data.first_seed": 0,
-        "data.length": 400,
+        "data.length": 800,
         "encoder.steps": 0,
         "steps": 6,
         "batch_size": 2,

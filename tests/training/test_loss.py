@@ -10,7 +10,7 @@ import pytest
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
 from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
 
-B, Q, T, L, V = 4, 2, 6, 3, 11
+B, T, L, V = 4, 12, 3, 11
 ORGANS = 57
 
 
@@ -18,7 +18,7 @@ class GivenLogits(TumorChain):
     """Its parameters are its answers; the text's are scaled by the brightest voxel."""
 
     def setup(self) -> None:
-        self.text = self.param("text", lambda _: jnp.zeros((B, Q, T, V)))
+        self.text = self.param("text", lambda _: jnp.zeros((B, T, V)))
         self.organs = self.param("organs", lambda _: jnp.zeros((B, ORGANS, 2)))
 
     def __call__(self, volume: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
@@ -28,7 +28,7 @@ class GivenLogits(TumorChain):
 @pytest.fixture
 def params() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    text, organs = rng.normal(0, 5, (B, Q, T, V)), rng.normal(size=(B, ORGANS, 2))
+    text, organs = rng.normal(0, 5, (B, T, V)), rng.normal(size=(B, ORGANS, 2))
     return {"text": text.astype(np.float32), "organs": organs.astype(np.float32)}
 
 
@@ -37,9 +37,11 @@ def batch() -> Batch:
     rng = np.random.default_rng(0)
     arrays = {
         "volume": np.full((B, 2, 2, 2), 51, np.uint8),  # 0.2 as the model sees it
-        "tokens": rng.integers(0, V, (B, Q, T), np.int32),
-        "bank_rows": np.full((B, Q, T), -1, np.int32),
-        "is_target": rng.random((B, Q, T)) < 0.5,
+        "tokens": rng.integers(0, V, (B, T), np.int32),
+        "bank_rows": np.full((B, T), -1, np.int32),
+        "is_target": rng.random((B, T)) < 0.5,
+        "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
+        "owner": np.zeros((B, T), np.int32),
         "roi_rows": np.zeros((B, ORGANS, L), np.int32),
         "roi_valid": np.arange(L) < rng.integers(0, L, (B, ORGANS, 1)),
         "abnormal": rng.integers(-1, 2, (B, ORGANS), np.int8),
@@ -66,12 +68,11 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) -> None:
     text, organs, text_hits, organ_hits = [], [], [], []
     for b in range(B):
-        for q in range(Q):
-            for t in range(1, T):
-                if batch.is_target[b, q, t]:
-                    logits = log_softmax(0.2 * params["text"][b, q, t - 1])
-                    text.append(-logits[batch.tokens[b, q, t]])
-                    text_hits.append(logits.argmax() == batch.tokens[b, q, t])
+        for t in range(1, T):
+            if batch.is_target[b, t]:
+                logits = log_softmax(0.2 * params["text"][b, t - 1])
+                text.append(-logits[batch.tokens[b, t]])
+                text_hits.append(logits.argmax() == batch.tokens[b, t])
         for o in range(ORGANS):
             if batch.abnormal[b, o] >= 0 and batch.roi_valid[b, o].any():
                 logits = log_softmax(params["organs"][b, o])
@@ -116,13 +117,13 @@ def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: 
     found = sums(params, unknown)
     assert (found.organs, found.organ_loss) == (0, 0)
     assert loss(found, unknown, 1.0) == loss(found, unknown, 0.0) > 0
-    untold = unknown._replace(is_target=jnp.zeros((B, Q, T), bool))
+    untold = unknown._replace(is_target=jnp.zeros((B, T), bool))
     assert loss(sums(params, untold), untold, 1.0) == 0
 
 
 def test_parts_are_cut_along_the_scans(batch: Batch) -> None:
     parts = split(batch, 2)
-    assert parts.tokens.shape == (2, B // 2, Q, T)
+    assert parts.tokens.shape == (2, B // 2, T)
     for part in range(2):
         np.testing.assert_array_equal(parts.volume[part], batch.volume[2 * part : 2 * part + 2])
         np.testing.assert_array_equal(parts.abnormal[part], batch.abnormal[2 * part :][:2])

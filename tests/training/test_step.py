@@ -15,7 +15,7 @@ from tumorchain_jax.training.loss import Batch
 from tumorchain_jax.training.optimizer import make_optimizer, split_trainable
 from tumorchain_jax.training.step import TrainState, make_step
 
-B, Q, T, V = 4, 1, 6, 512
+B, T, V = 4, 6, 512
 SHAPES = {"words/table": (V, V), "words/light": (V,), "organs/kernel": (57, 2), "organs/bias": (2,)}
 
 
@@ -32,7 +32,7 @@ class Bigrams(TumorChain):
         self, volume: jax.Array, tokens: jax.Array, *_: Any
     ) -> tuple[jax.Array, jax.Array]:
         light = volume.mean((1, 2, 3))[:, None]
-        text = self.words["table"][tokens] + (light * self.words["light"])[:, None, None]
+        text = self.words["table"][tokens] + (light * self.words["light"])[:, None]
         return text, light[..., None] * self.organs["kernel"] + self.organs["bias"]
 
 
@@ -46,9 +46,11 @@ def batch() -> Batch:
     rng = np.random.default_rng(0)
     arrays = {
         "volume": rng.integers(0, 256, (B, 8, 16, 16), np.uint8),
-        "tokens": rng.integers(0, V, (B, Q, T), np.int32),
-        "bank_rows": rng.integers(-9, 9, (B, Q, T), np.int32).clip(-1),
-        "is_target": np.arange(T) > np.array([0, 3, 4, 5]).reshape(B, Q, 1),
+        "tokens": rng.integers(0, V, (B, T), np.int32),
+        "bank_rows": rng.integers(-9, 9, (B, T), np.int32).clip(-1),
+        "is_target": np.arange(T) > np.array([0, 3, 4, 5]).reshape(B, 1),
+        "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
+        "owner": np.zeros((B, T), np.int32),
         "roi_rows": rng.integers(0, 9, (B, 57, 4), np.int32),
         "roi_valid": np.ones((B, 57, 4), bool),
         "abnormal": np.where(np.arange(57) < [[57], [9], [2], [0]], 1, -1).astype(np.int8),

@@ -79,6 +79,12 @@ class Chat:
         sentence = f"The question requires greater attention to the {display_name(label)}."
         return self.tokenizer.encode(sentence)
 
+    def prefix(self, global_tokens: int) -> Interleaved:
+        """What every prompt of a scan begins with: all up to the end of the global tokens."""
+        prompt = Interleaved()
+        prompt.add([*self._system, *self._user])
+        return prompt + self._visual(range(global_tokens))
+
     def question(
         self,
         question: str,
@@ -87,9 +93,7 @@ class Chat:
         rois: Iterable[Roi] = (),
     ) -> Interleaved:
         """Everything before round 1 (Eq. 4). `rois` come before the question (`initial_roi`)."""
-        prompt = Interleaved()
-        prompt.add([*self._system, *self._user])
-        prompt = prompt + self._visual(range(global_tokens))
+        prompt = self.prefix(global_tokens)
         for label, rows in rois:
             prompt = prompt + self._attend(label, rows)
         prompt.add(self.tokenizer.encode(with_choices(question, choices)))

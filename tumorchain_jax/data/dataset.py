@@ -2,6 +2,7 @@
 
     DIR/dataset.json                      what it is: counts, preprocessing, what is synthetic
     DIR/tokenizer.json
+    DIR/split.json                        which patients are for training: see `data/splits.py`
     DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: see `ModelScan`
     DIR/records-00000-of-00008.arrayrecord  one JSON record each; `scan` counts over all shards
 
@@ -25,15 +26,21 @@ from tqdm import tqdm
 
 from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
 from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.splits import split_patients, write_split
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, OTHERS, SHAPES
 from tumorchain_jax.scan.organs import merge_labels
 from tumorchain_jax.scan.phantom import Patient, make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
+from tumorchain_jax.scan.segments import SEGMENTS, segment_map
+from tumorchain_jax.scan.volume import Volume
 
 SCANS_PER_SHARD = 250
-FORMAT = 2
-"""Of what is on disk; 1 had no `format` and, at first, no map of lesions."""
+FORMAT = 3
+"""Of what is on disk; 2 had one map of lesions, no parts, traits or split."""
+PARTS = tuple(part for parts in SEGMENTS.values() for part in parts)
+OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait in traits))
 
 
 @dataclass(frozen=True)
@@ -43,13 +50,20 @@ class ModelScan:
     Attributes:
         image: uint8 `[D, H, W]`, the CT window's [0, 1] in steps of 1/255.
         labels: uint8 `[D, H, W]`, merged organ labels.
-        lesions: uint8 `[D, H, W]`, merged label of the organ whose lesion a voxel is in, else 0.
+        parts: uint8 `[D, H, W]`, n in the n-th of `PARTS`, else 0.
+        lesions: uint8 `[D, H, W]`, n in the n-th lesion of the patient's tumour, else 0.
+        others: uint8 `[D, H, W]`, as `Patient.other_map`.
+        traits: int8 `[5]`, of the tumour: its organ's number in `DIGESTIVE`, then those of its
+            density, shape, border and of `OTHER_TRAITS`; all -1 where there is none.
         abnormal: int8 `[57]`, 1 abnormal, 0 normal, -1 unknown.
     """
 
     image: np.ndarray
     labels: np.ndarray
+    parts: np.ndarray
     lesions: np.ndarray
+    others: np.ndarray
+    traits: np.ndarray
     abnormal: np.ndarray
 
     def to_bytes(self) -> bytes:
@@ -65,10 +79,44 @@ class ModelScan:
 def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
     """Preprocess a digital patient."""
     prepared = preprocess(patient.ct, config)
-    labels = merge_labels(resample_labels(patient.labels, prepared.transform))
-    lesions = labels * (resample_labels(patient.lesion_map, prepared.transform) > 0)
-    image = np.round(prepared.image * 255).astype(np.uint8)
-    return ModelScan(image, labels, lesions, abnormal_organs(patient))
+
+    def resample(voxels: np.ndarray) -> np.ndarray:
+        map_ = Volume(voxels, patient.labels.affine, patient.labels.source)
+        return resample_labels(map_, prepared.transform)
+
+    labels = resample(patient.labels.voxels)
+    return ModelScan(
+        np.round(prepared.image * 255).astype(np.uint8),
+        merge_labels(labels),
+        part_map(Volume(labels, prepared.transform.to_world, patient.labels.source)),
+        resample(patient.lesion_map.voxels),
+        resample(patient.other_map.voxels),
+        _traits(patient),
+        abnormal_organs(patient),
+    )
+
+
+def part_map(labels: Volume) -> np.ndarray:
+    """uint8, n where the n-th of `PARTS` is, else 0."""
+    parts = np.zeros(labels.shape, np.uint8)
+    for organ in np.intersect1d(labels.voxels, list(SEGMENTS)).tolist():
+        own = segment_map(labels, organ)
+        parts += np.where(own > 0, own + np.uint8(PARTS.index(SEGMENTS[organ][0])), np.uint8(0))
+    return parts
+
+
+def _traits(patient: Patient) -> np.ndarray:
+    if not patient.lesions:
+        return np.full(5, -1, np.int8)
+    lesion = patient.lesions[0]
+    numbers = (
+        list(DIGESTIVE).index(lesion.organ),
+        DENSITIES.index(lesion.density),
+        SHAPES.index(lesion.shape),
+        BORDERS.index(lesion.border),
+        OTHER_TRAITS.index(lesion.other),
+    )
+    return np.array(numbers, np.int8)
 
 
 def write_phantoms(
@@ -108,8 +156,11 @@ def write_phantoms(
     # JAX has threads, so workers are spawned; an executor, unlike a pool, reports a dead worker.
     with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
+    records = read_records(folder)
+    if not (folder / "split.json").is_file():
+        write_split(folder, split_patients(record.patient for record in records))
     if not (folder / "tokenizer.json").is_file():
-        Tokenizer.train(_texts(read_records(folder)), vocab_size).save(folder)
+        Tokenizer.train(_texts(records), vocab_size).save(folder)
 
 
 def _write_shard(

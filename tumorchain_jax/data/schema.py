@@ -17,6 +17,7 @@ SUBTASKS: dict[str, tuple[str, ...]] = {
     "tnm_prediction": ("tumor", "node", "metastasis"),
     "cot_report": ("cot_report",),
 }
+TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
 LETTERS = "ABCDEFGHIJ"
 """What the choices of a question are called."""
 

@@ -80,7 +80,7 @@ _LETTER = re.compile(
 )
 # What parts words; a decimal point does not.
 _START, _END = r"(?<!\w)(?<!\d\.)", r"(?!\w|\.\d)"
-_DENIALS = "none|no|not|nothing|normal|without"
+_DENIALS = "none|no|non|not|nothing|normal|without"
 
 
 def _read_choice(choices: Sequence[str], text: str) -> str:
@@ -157,6 +157,23 @@ def _words(vocabulary: Mapping[str, str], text: str) -> set[str]:
     }
 
 
+_THIRDS = {
+    "upper third": "upper|upmost|top|superior|cranial",
+    "middle third": "middle|mid|central",
+    "lower third": "lower|lowest|bottom|inferior|caudal",
+}
+
+
+_PLACE = "|".join(_THIRDS.values())
+_THIRD = re.compile(rf"{_START}(?:(?:{_PLACE})(?: third)?(?:,| or| and) )*(?:{_PLACE}) third{_END}")
+
+
+def _thirds(text: str) -> set[str]:
+    """Where `third` is said, only what it is said of: an organ has a middle and a top too."""
+    said = " ".join(_THIRD.findall(normalise_name(text)))
+    return _words(_THIRDS, said or text) | _words({NONE: _DENIALS}, text)
+
+
 _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 # Kind -> how each of its values may be put; hyphens are read as spaces.
 _VOCABULARIES = {
@@ -196,6 +213,7 @@ _VOCABULARIES = {
 _READERS: dict[str, Callable[[str], set[str]]] = {
     "organ": _organs,
     "segment": _segments,
+    "third": _thirds,
     "tumor": partial(_categories, "T"),
     "node": partial(_categories, "N"),
     "metastasis": partial(_categories, "M"),
@@ -204,7 +222,7 @@ _READERS: dict[str, Callable[[str], set[str]]] = {
 # What a subtask asks for, where that is not of its own name: the first always, the others as far as
 # the truth speaks of them.
 _KINDS = {
-    "organ_position": ("organ",),
+    "organ_position": ("third",),
     "tumor_position": ("organ", "segment"),
     "segment_localization": ("segment", "organ"),
     "cot_report": ("organ", "segment", "tumor", "node", "metastasis"),

@@ -6,7 +6,7 @@ over patients: the items of a patient stand or fall together, so they are drawn 
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import fmean
@@ -17,10 +17,11 @@ from jaxtyping import Float
 
 from tumorchain_jax.data.schema import SUBTASKS, Record
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.evaluation.answers import YES_NO, judge
-from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, labels_named
+from tumorchain_jax.evaluation.answers import NONE, YES_NO, judge
+from tumorchain_jax.scan.organs import ORGANS, labels_named
 
 RESAMPLES, SEED = 2000, 0
+TABLE_6 = [ORGANS[label] for label in (5, 7, 20, 6, 15)]
 _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 
 
@@ -102,26 +103,42 @@ _OTHER_TYPES = {
 
 
 def _item(line: bytes, source: str) -> Item:
-    def refusal(field: str, found: object, expected: str) -> InputError:
-        return InputError(source, field, repr(found), expected, "evaluate again")
-
     try:
         values = json.loads(line)
+    except ValueError as error:
+        raise _refusal(source, "item", str(error), "JSON") from error
+    return item_of(values, source)
+
+
+def item_of(values: Any, source: str) -> Item:
+    """An item from its plain values, checked.
+
+    Args:
+        source: where they were found, for the error.
+
+    Raises:
+        InputError: a value is missing or cannot be.
+    """
+    try:
         item = Item(**{**values, "choices": tuple(values["choices"])})
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         names = ", ".join(field.name for field in fields(Item))
-        raise refusal("item", str(error), f"JSON with {names}") from error
+        raise _refusal(source, "item", str(error), f"an object with {names}") from error
     for name, value in vars(item).items():
         kind, expected = _OTHER_TYPES.get(name, (str, "text"))
         if not isinstance(value, kind):
-            raise refusal(name, value, expected)
+            raise _refusal(source, name, value, expected)
     if {type(choice) for choice in item.choices} - {str}:
-        raise refusal("choices", item.choices, "texts")
+        raise _refusal(source, "choices", item.choices, "texts")
     if item.subtask not in SUBTASKS.get(item.task, ()):
-        raise refusal("subtask", f"{item.task}/{item.subtask}", "one of Table 1")
+        raise _refusal(source, "subtask", f"{item.task}/{item.subtask}", "one of Table 1")
     if item.organ not in ("", *ORGANS):
-        raise refusal("organ", item.organ, "an organ of Table 10, or none")
+        raise _refusal(source, "organ", item.organ, "an organ of Table 10, or none")
     return item
+
+
+def _refusal(source: str, field: str, found: object, expected: str) -> InputError:
+    return InputError(source, field, repr(found), expected, "evaluate again")
 
 
 def score(items: Sequence[Item]) -> dict[str, Any]:
@@ -133,7 +150,8 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
         `subtasks`: each with `accuracy`, `ci95`, `n`, `unparsed`; `majority`, of always saying
         what is most often true in it (apart for multiple choice, yes or no, and open questions);
         `text_only`, None unless every item has that answer.
-        `organs`: each digestive one with `accuracy`, `ci95`, `n`; `organ_average` over them.
+        `organs`: Table 6, whose numbers are of the reports on each digestive organ's tumours (the
+        task cot_report): `accuracy`, `ci95`, `n`; `organ_average` over the organs, None without.
 
     Raises:
         InputError: there are no items.
@@ -141,7 +159,8 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
     if not items:
         raise InputError("items", "count", "0", "at least one", "evaluate on some patients")
     subtasks = _groups(items, "subtask", _SUBTASKS)
-    organs = _groups(items, "organ", [ORGANS[label] for label in DIGESTIVE])
+    reports = [item for item in items if item.subtask == "cot_report"]
+    organs = _groups(reports, "organ", TABLE_6)
     draws = _draw([*subtasks.values(), *organs.values()])
     of_subtasks, of_organs = draws[:, : len(subtasks)], draws[:, len(subtasks) :]
     rows = {
@@ -170,6 +189,29 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
             "organ_average": _average(of_organs[0].tolist()),
         }
     )
+
+
+def summary(items: Sequence[Item]) -> dict[str, Any]:
+    """`score`, and the ill alone, asked in which organ the tumour is.
+
+    Returns:
+        of `score`, and `tumour_organ`: such a row for the open questions and one for the
+        `multiple_choice`; None where there are none.
+    """
+    organ = [
+        item
+        for item in items
+        if item.subtask == "tumor_position" and item.truth not in (*YES_NO, NONE)
+    ]
+    forms = {
+        "open": [item for item in organ if not item.choices],
+        "multiple_choice": [item for item in organ if item.choices],
+    }
+    rows = {
+        form: score(of_form)["subtasks"]["tumor_position"] if of_form else None
+        for form, of_form in forms.items()
+    }
+    return score(items) | {"tumour_organ": rows}
 
 
 def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
@@ -203,29 +245,6 @@ def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
         "n": len(a),
         "patients": len({item.patient for item in a}),
     }
-
-
-def table(score: Mapping[str, Any]) -> str:
-    """A line for each subtask of Table 1, `-` where nothing was asked, and one for the average."""
-    rows = {name: score["subtasks"].get(name, {}) for name in _SUBTASKS}
-    rows["average"] = {**score, "accuracy": score["average"]}
-    head = _line("", "accuracy", "95 % interval", "n", "majority", "text only")
-    return "\n".join([head, *(_line(name, *_cells(row)) for name, row in rows.items())])
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    if not row:
-        return ["-"] * 5
-    low, high = row["ci95"]
-    text_only = "-" if row["text_only"] is None else f"{row['text_only']:.1f}"
-    interval = f"{low:.1f} to {high:.1f}"
-    return [f"{row['accuracy']:.1f}", interval, f"{row['n']}", f"{row['majority']:.1f}", text_only]
-
-
-def _line(name: str, *cells: str) -> str:
-    return f"{name:<20}" + "".join(
-        f"{cell:>{width}}" for cell, width in zip(cells, (10, 16, 8, 10, 11), strict=True)
-    )
 
 
 def _asked(item: Item) -> tuple[object, ...]:

@@ -1,20 +1,21 @@
 """What teaches a small encoder to see before it learns to speak: tags for cells shown alone.
 
 M3D's encoder comes pretrained on 120,000 image-text pairs (M3D-CLIP). A model as small as nano, on
-a few thousand digital patients, instead learns from their label maps: which organ fills a cell, and
-which organs' lesions are in it. A cell alone is a volume of one patch, so nearly all time goes to
-the cells that matter; the encoder's attention meets the other cells later, in the whole model. The
-heads are dropped afterwards. Ours, not the paper's.
+a few thousand digital patients, instead learns from their label maps what each cell holds. A cell
+alone is a volume of one patch, so nearly all time goes to the cells that matter; the encoder's
+attention meets the other cells later, in the whole model. The heads are dropped afterwards. Ours,
+not the paper's.
 
-Shape letters: B volumes, N cells of each, K cells from anywhere, O organ labels, S organs that may
-be ill.
+Shape letters: B volumes, N cells of each, K cells from anywhere.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import flax.linen as nn
 import jax
+from flax.core import FrozenDict
 from jaxtyping import Array, Float, Int
 
 from tumorchain_jax.models.linear import Linear
@@ -23,30 +24,29 @@ from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.path_rules import unflatten
 
 POSITIONS = "encoder/position_embed"
+Tags = dict[str, Array]
+"""Logits by tag, each `[..., values]`."""
 
 
 class CellTagger(nn.Module):
-    """The encoder and two linear heads on each cell.
+    """The encoder and a linear head for each tag on each cell.
 
     Attributes:
-        labels: how many organ labels there are, the background included.
-        sites: how many organs may be ill.
+        tags: tag -> how many values it has.
     """
 
     config: ViT3DConfig
-    labels: int
-    sites: int
+    tags: Mapping[str, int] = FrozenDict()
 
     @nn.compact
-    def __call__(
-        self, volume: Float[Array, "B D H W"]
-    ) -> tuple[Float[Array, "B N O"], Float[Array, "B N S"]]:
-        """Logits of the organ that fills each cell, and of the organs whose lesions it holds."""
+    def __call__(self, volume: Float[Array, "B D H W"]) -> Tags:
+        """Logits `[B, N, values]` of each tag."""
         cells = ViT3D(self.config, name="encoder")(volume)
         axes = ("embed", "classes")
-        organ = Linear(self.labels, axes, use_bias=True, name="organ")(cells)
-        lesion = Linear(self.sites, axes, use_bias=True, name="lesion")(cells)
-        return organ, lesion
+        return {
+            tag: Linear(values, axes, use_bias=True, name=tag)(cells)
+            for tag, values in self.tags.items()
+        }
 
 
 def tag_alone(
@@ -54,8 +54,8 @@ def tag_alone(
     params: dict[str, Any],
     cells: Float[Array, "K p q r"],
     numbers: Int[Array, " K"],
-) -> tuple[Float[Array, "K O"], Float[Array, "K S"]]:
-    """What `model` says of cells that see no other cell.
+) -> Tags:
+    """What `model` says of cells that see no other cell, `[K, values]` for each tag.
 
     Args:
         params: of `model`, by path.
@@ -64,9 +64,8 @@ def tag_alone(
     """
     alone = replace(model, config=replace(model.config, image=model.config.patch))
 
-    def tag(cell: Array, position: Array) -> tuple[Array, Array]:
+    def tag(cell: Array, position: Array) -> Tags:
         own = unflatten(params | {POSITIONS: position[None, None]})
-        organ, lesion = run(alone, own, cell[None])
-        return organ[0, 0], lesion[0, 0]
+        return {name: logits[0, 0] for name, logits in run(alone, own, cell[None]).items()}
 
     return jax.vmap(tag)(cells, params[POSITIONS][0, numbers])

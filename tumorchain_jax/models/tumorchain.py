@@ -5,7 +5,7 @@ for `roi_source: encoder`, every cell of the token grid, projected. A visual pos
 and a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there
 is to Gamma of Eq. 2.
 
-Shape letters: B scans, Q rows (questions) of a scan, T prompt positions, G global tokens, N cells,
+Shape letters: B scans, T positions of a row, G global tokens, N cells,
 M bank rows, O organs (57, row 0 is the background), L ROI slots, K embedding.
 """
 
@@ -23,7 +23,14 @@ from jaxtyping import Array, Bool, Float, Int
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.organ_classifier import OrganClassifier
 from tumorchain_jax.models.projector import Projector, ProjectorConfig, pool_cells
-from tumorchain_jax.models.qwen2.model import QWEN2_5_3B, QWEN2_5_7B, Decoder, Qwen2Config
+from tumorchain_jax.models.qwen2.model import (
+    QWEN2_5_3B,
+    QWEN2_5_7B,
+    Decoder,
+    Packing,
+    Qwen2Config,
+    one_sequence,
+)
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.path_rules import flatten
 
@@ -101,7 +108,7 @@ NANO = TumorChainConfig(
         tie_word_embeddings=True,
         rope_theta=1e4,
     ),
-    roi_slots=24,
+    roi_slots=32,
 )
 TUMORCHAIN_3B = TumorChainConfig(ViT3DConfig(), QWEN2_5_3B, dtype="bfloat16")
 TUMORCHAIN_7B = TumorChainConfig(ViT3DConfig(), QWEN2_5_7B, dtype="bfloat16")
@@ -153,18 +160,16 @@ class TumorChain(nn.Module):
     def __call__(
         self,
         volume: Float[Array, "B D H W"],
-        tokens: Int[Array, "B Q T"],
-        bank_rows: Int[Array, "B Q T"],
+        tokens: Int[Array, "B T"],
+        bank_rows: Int[Array, "B T"],
+        packing: Packing,
         roi_rows: Int[Array, "B O L"],
         roi_valid: Bool[Array, "B O L"],
-    ) -> tuple[Float[Array, "B Q T V"], Float[Array, "B O 2"]]:
-        """Training: next-token logits of interleaved sequences, Q to a scan, and organ logits."""
-        B, Q, T = tokens.shape
+    ) -> tuple[Float[Array, "B T V"], Float[Array, "B O 2"]]:
+        """Training: next-token logits of a scan's questions in one row, and organ logits."""
         bank = self.encode(volume)
-        embeddings = self.embed(bank, tokens.reshape(B, Q * T), bank_rows.reshape(B, Q * T))
-        hidden, _ = self.decoder(embeddings.reshape(B * Q, T, -1))
-        logits = self.decoder.logits(hidden).reshape(B, Q, T, -1)
-        return logits, self.classify(bank, roi_rows, roi_valid)
+        hidden, _ = self.decoder(self.embed(bank, tokens, bank_rows), packing)
+        return self.decoder.logits(hidden), self.classify(bank, roi_rows, roi_valid)
 
     def extend(self, *args: Any) -> Any:
         """`Decoder.extend`."""
@@ -187,10 +192,9 @@ def gather_rows(bank: Float[Array, "B M K"], rows: Int[Array, "B ..."]) -> Float
 
 def init_params(config: TumorChainConfig, key: Array) -> dict[str, Any]:
     """Random parameters by path."""
-    shape = (1, 1, 2)
-    tokens, rows = jnp.zeros(shape, jnp.int32), jnp.zeros((1, 1, 1), jnp.int32)
-    volume = jnp.zeros((1, *config.encoder.image))
-    variables = TumorChain(config).init(key, volume, tokens, tokens, rows, rows > 0)
+    tokens, rows = jnp.zeros((1, 2), jnp.int32), jnp.zeros((1, 1, 1), jnp.int32)
+    volume, packing = jnp.zeros((1, *config.encoder.image)), one_sequence(1, 2)
+    variables = TumorChain(config).init(key, volume, tokens, tokens, packing, rows, rows > 0)
     return flatten(nn.meta.unbox(variables)["params"])
 
 

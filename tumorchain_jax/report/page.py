@@ -6,7 +6,7 @@ through `escape`; the page's policy forbids all else as a second line of defence
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -44,6 +44,21 @@ Colours = dict[int, Colour]
 
 def render(report: Report) -> str:
     """The whole page."""
+    content = f"""{heading(report.source, report.question, report.conclusion, report.truth)}
+{_warnings(report.warnings)}
+<h2>How the answer came about</h2>
+<p class="legend">{LEGEND}</p>
+{_chain(report)}
+{_details(report)}"""
+    return page(f"{report.source} · TumorChain report", content)
+
+
+def page(title: str, content: str) -> str:
+    """A whole page around its content, between two notices.
+
+    Args:
+        content: HTML.
+    """
     style = files("tumorchain_jax.report").joinpath("page.css").read_text("utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -51,19 +66,14 @@ def render(report: Report) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(report.source)} · TumorChain report</title>
+<title>{escape(title)}</title>
 <style>
 {style}</style>
 </head>
 <body>
 <main>
 <p class="notice">{escape(NOTICE)}</p>
-{_header(report)}
-{_warnings(report.warnings)}
-<h2>How the answer came about</h2>
-<p class="legend">{LEGEND}</p>
-{_chain(report)}
-{_details(report)}
+{content}
 <p class="notice">{escape(NOTICE)}</p>
 </main>
 </body>
@@ -71,15 +81,15 @@ def render(report: Report) -> str:
 """
 
 
-def _header(report: Report) -> str:
-    truth = "" if report.truth is None else _statement("truth", "Synthetic truth", report.truth)
-    conclusion = report.conclusion or "No answer was given."
+def heading(source: str, question: str, conclusion: str, truth: str | None) -> str:
+    """What was asked of which scan, what the model answers, and the truth if it is known."""
+    known = "" if truth is None else _statement("truth", "Synthetic truth", truth)
     return f"""<header>
-<p class="source">{escape(report.source)}</p>
-<h1 class="free-text">{escape(report.question)}</h1>
+<p class="source">{escape(source)}</p>
+<h1 class="free-text">{escape(question)}</h1>
 <div class="statements">
-{_statement("conclusion", "Model's answer", conclusion)}
-{truth}
+{_statement("conclusion", "Model's answer", conclusion or "No answer was given.")}
+{known}
 </div>
 </header>"""
 
@@ -103,7 +113,7 @@ def _chain(report: Report) -> str:
     for number, each in enumerate(rounds, start=1):
         cards.append(_round(report, number, each, colours))
         if number < len(rounds):
-            names = ", ".join(_name(mention, colours) for mention in _looked_at(each))
+            names = ", ".join(_name(mention, colours) for mention in looked_at(each))
             cards.append(f'<li class="link">looked again at: {names}</li>')
     end = STOP_REASONS[report.trace.stop_reason]
     return f'<ol class="chain">{"".join(cards)}<li class="end">{end}</li></ol>'
@@ -117,7 +127,7 @@ def _organ_colours(report: Report) -> Colours:
 
 def _round(report: Report, number: int, each: Round, colours: Colours) -> str:
     cut = "" if each.complete else '<p class="cut">This round was cut at its token limit.</p>'
-    pictures = [_organ_pictures(report, mention, colours) for mention in _looked_at(each)]
+    pictures = [_organ_pictures(report, mention, colours) for mention in looked_at(each)]
     if number == 1 and not pictures:
         pictures = [_figure(report, (), (0, 0, 0), "<strong>Whole scan</strong>: middle slices.")]
     return f"""<li class="round"><article>
@@ -129,7 +139,7 @@ def _round(report: Report, number: int, each: Round, colours: Colours) -> str:
 """
 
 
-def _looked_at(each: Round) -> list[OrganMention]:
+def looked_at(each: Round) -> list[OrganMention]:
     """The organs that the next round looked at, each once."""
     seen = {m.label: m for m in reversed(each.organs) if m.outcome == "looked_at"}
     return list(reversed(seen.values()))
@@ -170,11 +180,11 @@ def _text(text: str) -> str:
 
 def _other_organs(each: Round, colours: Colours) -> str:
     """The organs that were named but not looked at, and why."""
-    looked_at = {mention.label for mention in _looked_at(each)}
+    seen = {mention.label for mention in looked_at(each)}
     reasons = dict.fromkeys(
         f"{_name(mention, colours)} ({OUTCOMES[mention.outcome]})"
         for mention in each.organs
-        if mention.label not in looked_at
+        if mention.label not in seen
     )
     return f'<p class="others">Also named: {", ".join(reasons)}.</p>' if reasons else ""
 
@@ -196,7 +206,15 @@ def _organ_pictures(report: Report, mention: OrganMention, colours: Colours) -> 
 
 def _figure(report: Report, cells: tuple[int, ...], colour: Colour, caption: str) -> str:
     mask = cell_mask(cells, report.cells, report.transform.grid)
-    pictures = planes(report.image, report.transform.to_world, mask, colour)
+    return figure(planes(report.image, report.transform.to_world, mask, colour), caption)
+
+
+def figure(pictures: Sequence[Picture], caption: str) -> str:
+    """Pictures of one scale side by side.
+
+    Args:
+        caption: HTML.
+    """
     shown = "\n".join(_picture(picture) for picture in pictures)
     widths = sum(picture.width for picture in pictures)
     limit = TALLEST_REM * widths / max(picture.height for picture in pictures)

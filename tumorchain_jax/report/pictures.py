@@ -49,7 +49,11 @@ def organ_colour(rank: int) -> Colour:
 
 
 def planes(
-    image: np.ndarray, to_world: np.ndarray, mask: np.ndarray, colour: Colour
+    image: np.ndarray,
+    to_world: np.ndarray,
+    mask: np.ndarray,
+    colour: Colour,
+    through: np.ndarray | None = None,
 ) -> tuple[Picture, Picture, Picture]:
     """Axial, coronal and sagittal slices through the centre of an ROI, as radiologists hang them.
 
@@ -57,13 +61,15 @@ def planes(
         image: float32 `[D, H, W]` in [0, 1].
         to_world: float64 `[4, 4]`, voxel index (d, h, w, 1) -> mm RAS+. The patient's sides and the
             proportions come from it; an oblique scan shows along its own axes.
-        mask: bool `[D, H, W]`, the ROI. Where it is empty the middle slices show, without overlay.
+        mask: bool `[D, H, W]`, the ROI.
         colour: of the ROI's outline and fill.
+        through: bool `[D, H, W]`, what the slices go through the centre of, if it is not the ROI.
+            Where it is empty the middle slices show.
     """
     # Canonical axes run to superior, posterior and the patient's left.
     scan = canonical(Volume(image, to_world))
     voxels, roi = scan.voxels, canonical(Volume(mask, to_world)).voxels
-    d, h, w = _centre(roi)
+    d, h, w = _centre(roi if through is None else canonical(Volume(through, to_world)).voxels)
     length, depth, width = np.multiply(scan.shape, scan.spacing)
     pixel_mm = max(max(depth, width) / AXIAL_PIXELS, length / LONGEST_PIXELS)
     sizes = np.maximum(np.rint(np.divide((length, depth, width), pixel_mm)), 1).astype(int)

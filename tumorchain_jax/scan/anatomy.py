@@ -3,12 +3,13 @@
 Coordinates are canonical millimetres: x to the patient's Right, y to Anterior, z to Superior, with
 the origin in the middle of the third lumbar vertebra. Places and sizes are round figures near those
 of an adult; `tumorchain_jax.scan.phantom` scales, bends and moves them from patient to patient.
-HU are typical of the portal-venous phase.
+HU are typical of a CT with contrast in the veins, in one of three phases, and water in the bowel.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import ndimage
 
 Box = tuple[slice, slice, slice]
 Point = tuple[int, int, int]  # whole millimetres
@@ -33,15 +34,25 @@ class Tube:
     wall: int = 0
 
 
-# HU: mean and spread between patients. For hollow organs it is the wall.
-HU = {
-    1: (110, 12), 2: (150, 15), 3: (150, 15), 4: (10, 5), 5: (100, 15), 6: (60, 8), 7: (90, 12),
-    11: (-820, 30), 14: (-820, 30), 15: (50, 8), 18: (60, 8), 19: (60, 8), 20: (50, 8), 21: (8, 5),
-    25: (330, 40), 51: (130, 15), 52: (150, 15), 63: (140, 15), 77: (350, 40), 78: (350, 40),
-    86: (55, 5), 87: (55, 5), 88: (55, 5), 89: (55, 5),
+PHASES = ("arterial", "portal venous", "delayed")
+# HU: mean in each phase, or in all, and spread between patients. For hollow organs it is the wall.
+HU: dict[int, tuple[tuple[float, float, float] | float, float]] = {
+    1: ((135, 120, 100), 8), 2: ((150, 170, 155), 12), 3: ((150, 170, 155), 12), 4: (10, 5),
+    5: ((80, 110, 95), 8), 6: (65, 6), 7: ((112, 95, 80), 8), 11: (-820, 30), 14: (-820, 30),
+    15: (60, 6), 18: (60, 8), 19: (60, 8), 20: (60, 6), 21: (8, 5), 25: (330, 40),
+    51: ((240, 140, 115), 12), 52: ((290, 150, 120), 15), 63: ((90, 140, 120), 12),
+    77: (350, 40), 78: (350, 40), 86: (55, 5), 87: (55, 5), 88: (55, 5), 89: (55, 5),
 }  # fmt: skip
-VERTEBRA_HU, RIB_HU, FAT_HU, MUSCLE_HU = (260, 40), 350.0, -100.0, 55.0
-FLUID_HU, GAS_HU, AIR_HU = 30.0, -700.0, -1000.0
+VERTEBRA_HU, RIB_HU, MUSCLE_HU = (260.0, 40.0), 350.0, 55.0
+# Fat within the cavity, where nodes lie and masses bulge, and under the skin.
+FAT_HU, SKIN_FAT_HU = -100.0, -105.0
+GAS_HU, AIR_HU, WATER_HU = -700.0, -1000.0, (20.0, 5.0)
+# HU of an organ's own unevenness, over some 25 mm; of others 4.
+TEXTURE_HU = {1: 3.0, 2: 8.0, 3: 8.0, 5: 4.0, 7: 9.0, 51: 2.0}
+# Cirrhosis: a shrunken right lobe, nodules of some 12 mm, an enlarged spleen.
+CIRRHOSIS_SHRINKS, NODULE_MM, NODULE_HU, SPLENOMEGALY = 0.88, 12.0, 14.0, 1.35
+# Swelling of the pancreas, as of an inflammation: thicker, darker, with streaks in the fat around.
+SWELLING_THICKENS, SWELLING_HU, STRAND_HU, STRAND_MM = 1.4, -25.0, -35.0, 9.0
 
 # L5 to T9, from below: the ids 27, 28, ... run upwards.
 VERTEBRA_Z = (-68, -35, 0, 34, 67, 99, 129, 157, 184)
@@ -71,7 +82,7 @@ PARTS: tuple[Ellipsoid | Tube, ...] = (
          (32, 38, 32, 24, 16), wall=6),
     Ellipsoid(1, (-108, -18, 84), (28, 44, 46)),
     Ellipsoid(5, (70, 32, 82), (78, 84, 84)),
-    Ellipsoid(5, (0, 85, 98), (70, 34, 40)),
+    Ellipsoid(5, (0, 82, 96), (78, 40, 46)),
     Tube(20, ((92, 50, -92), (100, 30, -40), (104, 32, 2), (75, 80, 0), (35, 105, -12),
               (-35, 106, -6), (-85, 75, 22), (-112, 30, 48), (-112, 5, 10), (-110, 12, -55),
               (-92, 50, -100), (-45, 55, -125), (-12, 30, -108), (0, -5, -130), (0, -22, -175)),
@@ -87,6 +98,29 @@ PARTS: tuple[Ellipsoid | Tube, ...] = (
 IN_WALL = frozenset({25, *range(27, 36), 77, 78, *range(86, 90)})
 BELOW_DIAPHRAGM, ABOVE_DIAPHRAGM = frozenset({1, 4, 5, 6, 18, 20}), frozenset({51})
 HALF_WIDTH, HALF_DEPTH, BODY_Y = 165.0, 115.0, 18.0
+SLICES_MM = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
+SLICE_ODDS = (0.05, 0.1, 0.15, 0.25, 0.2, 0.25)
+
+
+@dataclass(frozen=True)
+class Body:
+    """What sets a patient's trunk apart, besides size and shape.
+
+    Attributes:
+        phase: one of `PHASES`.
+        cirrhosis: of the liver; the spleen is enlarged with it.
+        swelling: of the pancreas.
+    """
+
+    phase: str
+    cirrhosis: bool
+    swelling: bool
+
+    def hu(self, label: int) -> tuple[float, float]:
+        """Mean and spread of an organ."""
+        mean, spread = HU.get(label, VERTEBRA_HU)
+        value = mean[PHASES.index(self.phase)] if isinstance(mean, tuple) else mean
+        return float(value), float(spread)
 
 
 @dataclass(frozen=True)
@@ -157,18 +191,24 @@ def smooth_field(
 
 
 def draw_space(rng: np.random.Generator) -> tuple[Space, np.ndarray]:
-    """Body size, voxel size, field of view and bending of one patient; and its world affine."""
+    """Body size, voxel size, field of view and bending of one patient; and its world affine.
+
+    Slices are 1 to 5 mm thick. Of four scans one ends above the pelvis and one below the chest.
+    """
     size = rng.normal(1.0, 0.06, 3).clip(0.87, 1.13)
-    spacing = np.array([rng.uniform(2.8, 3.5)] * 2 + [rng.uniform(4.0, 8.0)])
-    low = np.array([-HALF_WIDTH - 12, BODY_Y - HALF_DEPTH - 10, rng.uniform(-200, -175)])
-    high = np.array([HALF_WIDTH + 12, BODY_Y + HALF_DEPTH + 10, rng.uniform(175, 200)])
+    thickness = rng.choice(SLICES_MM, p=SLICE_ODDS)
+    spacing = np.array([rng.uniform(2.8, 3.5)] * 2 + [thickness])
+    bottom = rng.uniform(-130, -60) if rng.random() < 0.25 else rng.uniform(-200, -175)
+    top = rng.uniform(110, 160) if rng.random() < 0.25 else rng.uniform(175, 200)
+    low = np.array([-HALF_WIDTH - 12, BODY_Y - HALF_DEPTH - 10, bottom])
+    high = np.array([HALF_WIDTH + 12, BODY_Y + HALF_DEPTH + 10, top])
     step = spacing / size
     i, j, k = (int(n) for n in np.ceil((high - low) / step))
-    bend = 8.0
+    bend = 11.0
     axes = [low[a] + step[a] * np.arange(n) for a, n in enumerate((i, j, k))]
     grid = np.meshgrid(*(a.astype(np.float32) for a in axes), indexing="ij", sparse=True)
     x, y, z = (
-        u + (4 * smooth_field(rng, (i, j, k), spacing, 50.0)).clip(-bend, bend) for u in grid
+        u + (5 * smooth_field(rng, (i, j, k), spacing, 50.0)).clip(-bend, bend) for u in grid
     )
     affine = np.diag([*spacing, 1.0])
     affine[:3, 3] = low * size + rng.uniform(-40, 40, 3) + (0, 100, 250)
@@ -176,27 +216,29 @@ def draw_space(rng: np.random.Generator) -> tuple[Space, np.ndarray]:
 
 
 def draw_trunk(
-    rng: np.random.Generator, space: Space, spacing: np.ndarray
+    rng: np.random.Generator, space: Space, spacing: np.ndarray, body: Body
 ) -> tuple[np.ndarray, np.ndarray, dict[int, float]]:
     """HU without noise (float32), TotalSegmentator ids (uint8), and the HU drawn for each id."""
     x, y, z = space.x, space.y, space.z
     texture = smooth_field(rng, x.shape, spacing, 25.0)
+    nodules = smooth_field(rng, x.shape, spacing, NODULE_MM) if body.cirrhosis else None
     hollow_y = (y - BODY_Y) * np.float32(HALF_WIDTH / HALF_DEPTH)
     depth = HALF_DEPTH * (
         1 - (np.abs(x) ** 2.4 + np.abs(hollow_y) ** 2.4) ** (1 / 2.4) / HALF_WIDTH
     )
     fat, wall = rng.uniform(6, 20), rng.uniform(8, 12)
     cavity = depth > fat + wall
-    image = np.where(depth > 0, np.float32(FAT_HU), np.float32(AIR_HU))
-    image[(depth > fat) & ~cavity] = MUSCLE_HU
+    image = np.where(depth > 0, np.float32(SKIN_FAT_HU), np.float32(AIR_HU))
+    image[depth > fat] = MUSCLE_HU
+    image[cavity] = FAT_HU
     labels = np.zeros(x.shape, np.uint8)
     _paint_ribs(image, labels, space, depth - fat - wall / 2)
 
     dome = 135 - ((np.abs(x) - 70) ** 2 + (y - 30) ** 2) * np.float32(0.008)
     above = z > dome + np.float32(rng.uniform(-8, 8))
-    hu = {}
+    hu: dict[int, float] = {}
     for organ in PARTS:
-        box, inside = _organ_depth(rng, space, organ)
+        box, inside = _organ_depth(rng, space, organ, body)
         claimed = (inside > 0) & (labels[box] == 0)
         claimed &= depth[box] > fat if organ.label in IN_WALL else cavity[box]
         if organ.label in BELOW_DIAPHRAGM:
@@ -204,40 +246,68 @@ def draw_trunk(
         if organ.label in ABOVE_DIAPHRAGM:
             claimed &= above[box]
         if organ.label not in hu:
-            hu[organ.label] = float(rng.normal(*HU.get(organ.label, VERTEBRA_HU)))
+            hu[organ.label] = float(rng.normal(*body.hu(organ.label)))
         labels[box][claimed] = organ.label
-        value = hu[organ.label] + texture[box] * np.float32(4)
+        value = hu[organ.label] + texture[box] * np.float32(TEXTURE_HU.get(organ.label, 4))
+        if organ.label == 5 and nodules is not None:
+            value = value + nodules[box] * np.float32(NODULE_HU)
         if isinstance(organ, Tube) and organ.wall:
             value = np.where(inside > organ.wall, _content(rng, space, organ, box, texture), value)
         np.copyto(image[box], value, where=claimed)
+    if body.swelling:
+        _swell(image, labels, spacing)
+        hu[7] += SWELLING_HU
     lung = above & cavity & (labels == 0) & (np.abs(x) > 14)
     for label, side in ((11, x < 0), (14, x > 0)):
         labels[lung & side] = label
-    image[lung] = np.float32(rng.normal(*HU[11])) + 40 * texture[lung]
+    image[lung] = np.float32(rng.normal(*body.hu(11))) + 40 * texture[lung]
     return image, labels, hu
 
 
 def _organ_depth(
-    rng: np.random.Generator, space: Space, organ: Ellipsoid | Tube
+    rng: np.random.Generator, space: Space, organ: Ellipsoid | Tube, body: Body
 ) -> tuple[Box, np.ndarray]:
     """This patient's version of an organ, moved and resized; bones and vessels move little."""
-    move = 1.0 if organ.label > 24 else 4.0
+    move = 1.0 if organ.label > 24 else 5.0
     if isinstance(organ, Ellipsoid):
         half = np.array(organ.half_axes) * rng.normal(1, 0.02 * move, 3).clip(0.8, 1.2)
+        half = half * _ellipsoid_scale(organ, body)
         return ellipsoid_depth(space, np.array(organ.centre) + rng.normal(0, move, 3), half)
     points = np.array(organ.points) + rng.normal(0, move, (len(organ.points), 3))
-    return tube_depth(space, points, np.array(organ.radii) * rng.normal(1, 0.05))
+    radii = np.array(organ.radii) * rng.normal(1, 0.07)
+    if organ.label == 7 and body.swelling:
+        radii = radii * SWELLING_THICKENS
+    return tube_depth(space, points, radii)
+
+
+def _ellipsoid_scale(organ: Ellipsoid, body: Body) -> float:
+    if not body.cirrhosis:
+        return 1.0
+    right_lobe = organ.label == 5 and organ.centre[0] > 50
+    return CIRRHOSIS_SHRINKS if right_lobe else SPLENOMEGALY if organ.label == 1 else 1.0
 
 
 def _content(
     rng: np.random.Generator, space: Space, organ: Tube, box: Box, texture: np.ndarray
 ) -> np.ndarray:
-    """HU inside a hollow organ: gas floats on fluid in the stomach, lies in patches elsewhere."""
+    """HU inside a hollow organ: gas floats on water in the stomach, lies in patches elsewhere."""
     if organ.label == 6:
         gas = space.y[box] > rng.uniform(70, 110)
     else:
         gas = texture[box] > rng.uniform(0.3, 0.8)
-    return np.where(gas, np.float32(GAS_HU), np.float32(FLUID_HU))
+    return np.where(gas, np.float32(GAS_HU), np.float32(rng.normal(*WATER_HU)))
+
+
+def _swell(image: np.ndarray, labels: np.ndarray, spacing: np.ndarray) -> None:
+    pancreas = labels == 7
+    image[pancreas] += np.float32(SWELLING_HU)
+    streaks = around(pancreas, STRAND_MM, spacing) & (labels == 0) & (image == FAT_HU)
+    image[streaks] = STRAND_HU
+
+
+def around(mask: np.ndarray, reach_mm: float, spacing: np.ndarray) -> np.ndarray:
+    """The voxels of a box-shaped neighbourhood of a mask, which is among them; bool `[I, J, K]`."""
+    return ndimage.maximum_filter(mask, [2 * int(np.ceil(reach_mm / s)) - 1 for s in spacing])
 
 
 def _paint_ribs(image: np.ndarray, labels: np.ndarray, space: Space, depth: np.ndarray) -> None:

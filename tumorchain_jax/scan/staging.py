@@ -62,6 +62,11 @@ _NODES: dict[int, tuple[tuple[int, ...], tuple[str, ...]]] = {
 }
 
 
+def stage(extent: Extent) -> tuple[str, str, str]:
+    """T, N and M."""
+    return t_category(extent), n_category(extent), m_category(extent)
+
+
 def t_category(extent: Extent) -> str:
     """T, such as `T2` or `T4b`.
 

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -44,19 +45,23 @@ class Checkpoints:
         """The latest checkpoint, shaped and placed like `state`; `state` itself if there is none.
 
         Raises:
-            InputError: the checkpoint is of another configuration.
+            InputError: the checkpoint is of another configuration, or damaged.
         """
         step = self._manager.latest_step()
         if step is None:
             return state
+        folder = self._manager.directory / str(step)
+        with _refusing_damage(folder):
+            found = _shapes(self._manager.item_metadata(step).tree)
         # Orbax would refuse another shape too, but with pages of its threads' errors.
         _check_shapes(
             self._manager.directory,
-            _shapes(self._manager.item_metadata(step).tree),
+            found,
             _shapes(state),
             "resume with the configuration it was trained with, or name another workdir",
         )
-        return self._manager.restore(step, args=ocp.args.StandardRestore(state))
+        with _refusing_damage(folder):
+            return self._manager.restore(step, args=ocp.args.StandardRestore(state))
 
     def save(self, state: TrainState, force: bool = False) -> None:
         """Save if the step is due (or `force`), in the background."""
@@ -178,6 +183,21 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, model: TumorChainConfig
             f"at most the model's {model.decoder.vocab_size}",
             "put the tokenizer and the configuration of one and the same model together",
         )
+
+
+@contextmanager
+def _refusing_damage(folder: object) -> Iterator[None]:
+    """What Orbax and TensorStore raise has no type of its own, and pages of text."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            folder,
+            "checkpoint",
+            f"a damaged one ({type(error).__name__})",
+            "a whole one",
+            "remove it: training goes on from the one before, or from the start",
+        ) from error
 
 
 def _shapes(tree: Any) -> dict[str, tuple[int, ...]]:

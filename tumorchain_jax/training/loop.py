@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.data.dataset import preprocess_values, read_manifest, write_phantoms
 from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
+from tumorchain_jax.data.splits import check_split
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params
@@ -21,6 +22,7 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.checkpoint import check_vocabulary, export
 from tumorchain_jax.training.encoder import pretrain_encoder
 from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.initial import initial_params
 from tumorchain_jax.training.loss import Batch
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 from tumorchain_jax.training.step import TrainState, make_step
@@ -53,6 +55,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
         vocab_size = model_config.decoder.vocab_size
         write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
     _check_preprocess(data, preprocess)
+    check_split(data)
     tokenizer = Tokenizer.load(data)
     check_vocabulary(data, tokenizer, model_config)
     source = ExampleSource(data, layout_of(config))
@@ -64,7 +67,9 @@ def train(config: ConfigDict, workdir: Path) -> None:
         config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
     )
     params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
-    if config.encoder.steps:
+    if config.init:
+        params = initial_params(config, tokenizer, params)
+    elif config.encoder.steps:
         params |= pretrain_encoder(config, data, workdir)
     trained, frozen = split_trainable(unflatten(params), config.trainable)
     del params  # the step consumes its state: nothing else may hold these arrays
@@ -104,10 +109,11 @@ def layout_of(config: ConfigDict) -> Layout:
         model.roi_offset,
         model.roi_slots,
         model.global_tokens,
-        config.data.rows,
         config.data.length,
         config.history,
         config.initial_roi,
+        config.cot,
+        config.iir,
     )
 
 

@@ -1,6 +1,6 @@
 """The hybrid loss of Eq. 8.
 
-Shape letters: B scans, Q rows of a scan, T positions, O organs, L ROI slots, V vocabulary.
+Shape letters: B scans, T positions of a row, O organs, L ROI slots, V vocabulary.
 """
 
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from tumorchain_jax.models.qwen2.model import Packing
 from tumorchain_jax.models.tumorchain import TumorChain, run
 
 
@@ -17,9 +18,11 @@ class Batch(NamedTuple):
     """What a step reads; see `data/pipeline.py`."""
 
     volume: Num[Array, "B D H W"]
-    tokens: Int[Array, "B Q T"]
-    bank_rows: Int[Array, "B Q T"]
-    is_target: Bool[Array, "B Q T"]
+    tokens: Int[Array, "B T"]
+    bank_rows: Int[Array, "B T"]
+    is_target: Bool[Array, "B T"]
+    positions: Int[Array, "B T"]
+    owner: Int[Array, "B T"]
     roi_rows: Int[Array, "B O L"]
     roi_valid: Bool[Array, "B O L"]
     abnormal: Int[Array, "B O"]
@@ -55,11 +58,12 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch) -> Sums:
         volume,
         batch.tokens,
         batch.bank_rows,
+        Packing(batch.positions, batch.owner),
         batch.roi_rows,
         batch.roi_valid,
     )
     token_loss, token_hits, tokens = _cross_entropy(
-        logits[:, :, :-1], batch.tokens[:, :, 1:], batch.is_target[:, :, 1:]
+        logits[:, :-1], batch.tokens[:, 1:], batch.is_target[:, 1:]
     )
     organ_loss, organ_hits, organs = _cross_entropy(
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
@@ -90,7 +94,7 @@ def hybrid_loss(
 
 def totals(batch: Batch) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Numbers of target tokens and of known organs: the denominators N and M of Eq. 8."""
-    tokens = jnp.sum(batch.is_target[:, :, 1:]).astype(jnp.float32)
+    tokens = jnp.sum(batch.is_target[:, 1:]).astype(jnp.float32)
     return tokens, jnp.sum(known_organs(batch)).astype(jnp.float32)
 
 

@@ -60,7 +60,7 @@ def make_optimizer(
 
 def _matrices(params: Mapping[str, Any]) -> dict[str, MuonDimensionNumbers | None]:
     """Which parameters are matrices within the network, and which of their axes are in and out."""
-    inner = re.compile(r"(?!.*(classifier|organ|lesion)/).*/kernel")
+    inner = re.compile(r"(encoder|projector|decoder)/(?!lm_head).*/kernel")
     return {
         path: MuonDimensionNumbers(leaf.ndim - 2, leaf.ndim - 1) if inner.fullmatch(path) else None
         for path, leaf in params.items()

@@ -1,0 +1,50 @@
+"""The paper's experiments on nano, each with the same small budget, into one table.
+
+    tumorchain experiments --config configs/experiments.py --workdir runs/experiments
+
+It may be stopped at any time, and goes on when started again; `--only full without-iir` makes some,
+`--list` tells what there is and what is done. All runs share the training patients, the pretrained
+encoder and the test patients (from other seeds). What differs from `full`:
+
+    without-iir       no look back at organs, neither in training nor in evaluation (Table 1)
+    without-cot       no chain of thought in what is learned (Table 1)
+    without-both      neither (Table 1)
+    alpha-A           the weight of the organ classifier's loss; `full` has 1 (Table 8)
+    roi-global        an organ's tokens are pooled as the global ones are (Eq. 2 to the letter)
+    history-latest    a round sees the latest answer and ROI alone (Eq. 7), not all (Eq. 3)
+    roi-slots-L       at most L tokens for an organ; `full` has 32
+    lora, full-finetuning
+                      see below
+
+Nano has no language model that was pretrained on text, so LoRA has nothing of that kind to adapt.
+Here both start from the checkpoint of `full` with seed 0 and go on, with the same number of steps,
+on new patients (`config.adaptation`). `lora` freezes the decoder and trains adapters of rank 8 on
+its attention projections; `full-finetuning` trains the whole decoder. Encoder, projector and organ
+classifier are trained in both, since the paper optimizes all of them together (section 3.3). How
+this compares to adapting a pretrained Qwen2.5 it cannot tell.
+"""
+
+import runpy
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    """`configs/nano.py` with a smaller budget, and what only experiments have."""
+    config = runpy.run_path(str(Path(__file__).with_name("nano.py")))["get_config"]()
+    config.unlock()
+    config.data.phantoms = 1000
+    config.steps = 500
+    config.seeds = 3  # of full and of without-...; the others have one
+    config.test = ConfigDict({"phantoms": 200, "first_seed": 3_000_000})
+    config.adaptation = ConfigDict(
+        {
+            "phantoms": 500,
+            "first_seed": 4_000_000,
+            "optimizer": "adamw",
+            "learning_rate": 8e-4,
+        }
+    )
+    config.lock()
+    return config

@@ -1,0 +1,73 @@
+"""A model that needs no weights: it says what its script says of a scan."""
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tumorchain_jax.analyze import Analyzer, PreparedCase
+from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
+from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
+
+GRID, CELLS = (4, 8, 8), (2, 2, 2)
+
+
+class ScriptedAnalyzer(Analyzer):
+    """Answers with `script(scan's name, question)`, and keeps what it was asked."""
+
+    def __init__(self, script: Callable[[str, str], str]):
+        self.script = script
+        self.asked: list[tuple[str, str]] = []
+        self.rounds: list[int | None] = []
+        self.checkpoint: Any = SimpleNamespace(sha256="ab" * 32)
+
+    def check_question(self, question: str) -> None:
+        assert len(question) < 200
+
+    def batch(
+        self,
+        cases: Sequence[tuple[PreparedCase, str]],
+        *,
+        seed: int = 0,
+        rounds: int | None = None,
+    ) -> Any:
+        self.rounds.append(rounds)
+        self.asked += [(case.source, question) for case, question in cases]
+        return [SimpleNamespace(answer=self.script(case.source, q)) for case, q in cases]
+
+
+@pytest.fixture
+def case() -> Callable[[str], PreparedCase]:
+    def make(name: str) -> PreparedCase:
+        labels = np.zeros(GRID, np.uint8)
+        labels[:2, :4] = 5
+        image = np.linspace(0, 1, labels.size, dtype=np.float32).reshape(GRID)
+        scan = PreparedScan(image, GridTransform(GRID, np.eye(4)), (), {})
+        return PreparedCase(name, scan, organ_cells(labels, CELLS, 8), (), {})
+
+    return make
+
+
+@pytest.fixture
+def record() -> Callable[..., Record]:
+    def make(patient: str, subtask: str, question: str, answer: str, **values: Any) -> Record:
+        plain: dict[str, Any] = {"scan": 0, "organ": 0, "choices": (), "reasoning": ""}
+        return Record(
+            patient=patient,
+            task=TASK_OF[subtask],
+            subtask=subtask,
+            question=question,
+            answer=answer,
+            rounds=(RoundTarget("x"),),
+            **{**plain, **values},
+        )
+
+    return make
+
+
+@pytest.fixture
+def scripted() -> Callable[[Callable[[str, str], str]], ScriptedAnalyzer]:
+    return ScriptedAnalyzer

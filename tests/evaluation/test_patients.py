@@ -1,0 +1,145 @@
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from tumorchain_jax.analyze import Analyzer
+from tumorchain_jax.data import dataset
+from tumorchain_jax.data.dataset import read_records, write_phantoms
+from tumorchain_jax.data.splits import write_split
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.evaluation.patients import Phantoms, StoredPatients
+from tumorchain_jax.models.tumorchain import NANO
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.scan.orientation import canonical
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.training.checkpoint import Exported
+
+CONFIG = PreprocessConfig((8, 16, 16))
+TEST = "phantom-2"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three patients on a tiny grid, the last of them for testing."""
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+        write_phantoms(folder, 0, 3, CONFIG, 512)
+    write_split(folder, {"train": ["phantom-0", "phantom-1"], "test": [TEST]})
+    return folder
+
+
+@pytest.fixture
+def data(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "data"))
+
+
+@pytest.fixture
+def analyzer(scripted: Callable, data: Path) -> Analyzer:
+    """Of a model on the same grid, in cells of 4 x 4 x 4."""
+    model = scripted(lambda scan, question: "")
+    config = replace(NANO, encoder=ViT3DConfig(CONFIG.grid, (4, 4, 4), 16, 32, 1, 1), roi_slots=8)
+    model.checkpoint = Exported(config, CONFIG, "all", {}, Tokenizer.load(data), "ab")
+    return model
+
+
+def test_only_test_patients_are_asked_what_their_records_ask(
+    analyzer: Analyzer, data: Path
+) -> None:
+    patients = StoredPatients(analyzer, data)
+    ((case, records),) = patients
+    assert records == [record for record in read_records(data) if record.patient == TEST]
+    assert case.source == TEST
+    scan = patients.truth(0)
+    np.testing.assert_array_equal(case.scan.image, scan.image.astype(np.float32) / 255)
+    expected = organ_cells(scan.labels, (2, 4, 4), 8)
+    for found, wanted in zip(case.cells, expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert len(patients) == 1
+
+
+def test_a_stored_scan_stands_upright_in_its_pictures(analyzer: Analyzer, data: Path) -> None:
+    ((case, _),) = StoredPatients(analyzer, data)
+    to_world = case.scan.transform.to_world
+    image = case.scan.image
+    np.testing.assert_array_equal(canonical(Volume(image, to_world)).voxels, image)
+    # As wide as deep, and a trunk's length.
+    sides = np.linalg.norm(to_world[:3, :3], axis=0) * CONFIG.grid
+    assert sides[1] == sides[2]
+    assert 200 < sides[0] < 400
+
+
+def test_phantoms_are_what_a_data_set_of_their_seeds_stores(analyzer: Analyzer, data: Path) -> None:
+    ((stored, records),) = StoredPatients(analyzer, data)
+    ((made, own),) = Phantoms(analyzer, 2, 1)
+    np.testing.assert_allclose(made.scan.image, stored.scan.image, atol=0.5001 / 255)
+    for found, wanted in zip(made.cells, stored.cells, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert [record.question for record in own] == [record.question for record in records]
+    assert (
+        Phantoms(analyzer, 2, 1).truth(0).to_bytes()
+        == StoredPatients(analyzer, data).truth(0).to_bytes()
+    )
+
+
+def test_the_source_tells_data_sets_apart(analyzer: Analyzer, data: Path) -> None:
+    before = StoredPatients(analyzer, data).source
+    assert StoredPatients(analyzer, data).source == before
+    write_split(data, {"train": ["phantom-0"], "test": ["phantom-1", TEST]})
+    assert StoredPatients(analyzer, data).source != before
+    assert Phantoms(analyzer, 2, 1).source != Phantoms(analyzer, 1, 2).source
+
+
+def refusal(analyzer: Analyzer, folder: Path) -> str:
+    with pytest.raises(InputError) as error:
+        StoredPatients(analyzer, folder)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_an_empty_folder_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
+    assert "dataset.json: found none" in refusal(analyzer, tmp_path)
+
+
+def test_a_folder_without_records_is_refused(analyzer: Analyzer, data: Path) -> None:
+    next(data.glob("records-*")).unlink()
+    assert "records: found none" in refusal(analyzer, data)
+
+
+def test_a_record_of_an_unknown_organ_is_refused(analyzer: Analyzer, data: Path) -> None:
+    lines = [record.to_json() for record in read_records(data)]
+    lines[1] = json.dumps(json.loads(lines[1]) | {"organ": 57})
+    writer = ArrayRecordWriter(str(next(data.glob("records-*"))), "group_size:1")
+    for line in lines:
+        writer.write(line.encode())
+    writer.close()
+    assert "arrayrecord[1]: organ: found 57, expected a label 0..56" in refusal(analyzer, data)
+
+
+def test_a_split_without_test_patients_is_refused(analyzer: Analyzer, data: Path) -> None:
+    write_split(data, {"train": ["phantom-0", "phantom-1", TEST], "test": ["nobody"]})
+    assert "split.json: test: found none of" in refusal(analyzer, data)
+
+
+def test_a_split_that_leaks_is_refused(analyzer: Analyzer, data: Path) -> None:
+    write_split(data, {"train": ["phantom-0", TEST], "test": ["phantom-1", TEST]})
+    assert f"{TEST} in both lists" in refusal(analyzer, data)
+
+
+def test_scans_of_another_window_are_refused(analyzer: Analyzer, data: Path) -> None:
+    manifest = json.loads((data / "dataset.json").read_text())
+    manifest["preprocess"]["width"] = 350.0
+    (data / "dataset.json").write_text(json.dumps(manifest))
+    line = refusal(analyzer, data)
+    assert "dataset.json: preprocess: found" in line
+    assert "350.0" in line

@@ -1,0 +1,73 @@
+"""The losses of a tiny training, kept as text: a change that should not alter training does not.
+
+Where it should, and did, write the new ones, and say in the commit why they differ:
+
+    python tests/golden/test_golden_loss.py > tests/golden/loss.txt
+
+They are kept with 5 digits and compared to 1 part in 2000, about the fourth: processors differ in
+the last bits of a sum, and training makes more of that.
+"""
+
+import json
+import runpy
+import tempfile
+from pathlib import Path
+
+import jax
+import pytest
+from ml_collections import ConfigDict
+
+from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain import TumorChainConfig
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.training.loop import train
+
+LOSSES = Path(__file__).with_name("loss.txt")
+NANO = Path(__file__).parents[2] / "configs" / "nano.py"
+RELATIVE = 5e-4
+
+
+def tiny() -> ConfigDict:
+    """nano's training, five steps of each stage, with a tiny model and eight tiny patients."""
+    config = runpy.run_path(str(NANO))["get_config"]()
+    encoder = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2)
+    decoder = Qwen2Config(512, 16, 32, 2, 2, 1, 8, True)
+    sizes = {
+        "model": TumorChainConfig(encoder, decoder, roi_slots=4),
+        "data.phantoms": 8,
+        "encoder.steps": 5,
+        "encoder.cells": 16,
+        "steps": 5,
+        "batch_size": 2,
+        "log_every": 1,
+    }
+    config.update_from_flattened_dict(sizes)
+    return config
+
+
+def losses() -> str:
+    """A line for each step of the encoder and then of the whole."""
+    jax.config.update("jax_disable_most_optimizations", True)  # it is compiled for five steps
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            train(tiny(), Path(folder))
+            stages = {"encoder": Path(folder, "encoder"), "whole": Path(folder)}
+            return "".join(
+                f"{stage} step {values['step']}: loss {values['loss']:.5g}\n"
+                for stage, workdir in stages.items()
+                for values in map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+            )
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
+def test_the_losses_are_as_they_were() -> None:
+    found = losses().splitlines()
+    kept = LOSSES.read_text().splitlines()
+    assert [line.rpartition(" ")[0] for line in found] == [line.rpartition(" ")[0] for line in kept]
+    numbers, expected = ([float(line.split()[-1]) for line in lines] for lines in (found, kept))
+    assert numbers == pytest.approx(expected, rel=RELATIVE)
+
+
+if __name__ == "__main__":
+    print(losses(), end="")

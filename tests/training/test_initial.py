@@ -1,0 +1,104 @@
+"""Training from an exported checkpoint."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.checkpoint import export
+from tumorchain_jax.training.initial import initial_params
+
+ADAPTED = LoRA((r"decoder/.*/q_proj",), rank=2)
+
+
+def params(model: TumorChainConfig, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    shapes = abstract_params(model).items()
+    return {path: rng.standard_normal(leaf.shape, np.float32) for path, leaf in shapes}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(["the liver"], 300)
+
+
+@pytest.fixture
+def config(tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path) -> ConfigDict:
+    """It starts from a checkpoint of the tiny model."""
+    folder = tmp_path / "export"
+    export(folder, tiny, PreprocessConfig((8, 16, 16)), "all", params(tiny, 0), tokenizer)
+    return ConfigDict({"init": str(folder), "window": {"level": 40.0, "width": 400.0}})
+
+
+def test_all_parameters_are_the_checkpoints(
+    config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
+) -> None:
+    fresh, expected = params(tiny, 1), params(tiny, 0)
+    found = initial_params(config, tokenizer, fresh)
+    assert found.keys() == expected.keys()
+    for path, leaf in found.items():
+        assert isinstance(leaf, jax.Array), path
+        np.testing.assert_array_equal(leaf, expected[path])
+
+
+def test_adapters_are_new(config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer) -> None:
+    fresh, kept = params(replace(tiny, lora=ADAPTED), 1), params(tiny, 0)
+    found = initial_params(config, tokenizer, fresh)
+    assert found.keys() == fresh.keys()
+    for path, leaf in found.items():
+        np.testing.assert_array_equal(leaf, kept.get(path, fresh[path]))
+    assert {path for path in fresh if path not in kept} == {
+        f"decoder/layers/self_attn/q_proj/lora_{part}" for part in "ab"
+    }
+
+
+def test_another_model_is_refused(
+    config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    wide = params(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)), 1)
+    expected = r"mlp/down_proj/kernel: found \(2, 32, 16\), expected \(2, 48, 16\)"
+    with pytest.raises(InputError, match=expected):
+        initial_params(config, tokenizer, wide)
+    part = params(tiny, 1)
+    del part["projector/linear1/bias"]
+    with pytest.raises(InputError, match=r"linear1/bias: found \(16,\), expected no such array"):
+        initial_params(config, tokenizer, part)
+    with pytest.raises(InputError, match=r"more: found no such array, expected \(3,\)"):
+        initial_params(config, tokenizer, params(tiny, 1) | {"more": np.zeros(3)})
+
+
+def test_adapters_of_the_checkpoint_are_not_dropped(
+    config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    adapted = replace(tiny, lora=ADAPTED)
+    config.init = str(tmp_path / "adapted")
+    own = params(adapted, 0)
+    export(Path(config.init), adapted, PreprocessConfig((8, 16, 16)), "all", own, tokenizer)
+    with pytest.raises(InputError, match=r"lora_a: found \(2, 16, 2\), expected no such array"):
+        initial_params(config, tokenizer, params(tiny, 1))
+    found = initial_params(config, tokenizer, params(adapted, 1))
+    for path, leaf in found.items():
+        np.testing.assert_array_equal(leaf, own[path])
+
+
+def test_what_its_weights_were_not_trained_on_is_refused(
+    config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    fresh = params(tiny, 1)
+    with pytest.raises(InputError, match=r"tokenizer\.json: found other tokens"):
+        initial_params(config, Tokenizer.train(["the spleen"], 300), fresh)
+    config.window.width = 350.0
+    with pytest.raises(InputError, match=r"window: found .*400\.0.*, expected .*350\.0"):
+        initial_params(config, tokenizer, fresh)
+    config.init = str(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"config\.json: found none"):
+        initial_params(config, tokenizer, fresh)

@@ -1,0 +1,119 @@
+"""Which patients of a data set are for training and which for testing.
+
+    DIR/split.json    {"train": [names], "test": [names]}, as the records name their patients
+
+A patient's side is drawn by its name alone (paper, section 2.2: 9 to 1), so patients that are added
+later move none of those before.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from array_record.python.array_record_module import ArrayRecordReader
+
+from tumorchain_jax.errors import InputError
+
+SIDES = ("train", "test")
+TEST_ONE_IN = 10
+_REMAKE = "remove split.json and make it anew with write_split"
+
+
+def split_patients(names: Iterable[str]) -> dict[str, list[str]]:
+    """Every patient on one of the `SIDES`, about one in ten on `test`; sorted, each name once."""
+    split: dict[str, list[str]] = {side: [] for side in SIDES}
+    for name in sorted(set(names)):
+        drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
+        split["test" if drawn % TEST_ONE_IN == 0 else "train"].append(name)
+    return split
+
+
+def write_split(folder: Path, split: Mapping[str, Iterable[str]]) -> None:
+    """Write `split.json`: whole, or not at all."""
+    temporary = folder / f".split.json.{os.getpid()}"
+    lists = {side: list(split[side]) for side in SIDES}
+    temporary.write_text(json.dumps(lists, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    temporary.replace(folder / "split.json")
+
+
+def read_split(folder: Path) -> Mapping[str, frozenset[str]]:
+    """The patients of each of the `SIDES`.
+
+    Raises:
+        InputError: there is no `split.json`, it is malformed, or a patient is on both sides.
+    """
+    path = folder / "split.json"
+    if not path.is_file():
+        raise InputError(folder, "split.json", "none", "a data set's split", "make or complete it")
+    try:
+        lists = json.loads(path.read_bytes())
+        if sorted(lists) != sorted(SIDES):
+            raise ValueError(f"names {sorted(lists)}")
+        for side in SIDES:
+            _check_list(side, lists[side])
+    except (ValueError, TypeError) as error:
+        expected = f"two lists of names, {' and '.join(SIDES)}, each name once"
+        raise InputError(path, "split", repr(str(error)), expected, _REMAKE) from error
+    split = {side: frozenset(lists[side]) for side in SIDES}
+    for name in sorted(split["train"] & split["test"]):
+        raise InputError(path, "split", f"{name} in both lists", "each patient in one", _REMAKE)
+    return split
+
+
+def _check_list(side: str, names: object) -> None:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{side} is no list of names")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice} twice in {side}")
+
+
+def check_split(folder: Path) -> None:
+    """Refuse a data set whose training patients and test patients are not apart.
+
+    Raises:
+        InputError: as `read_split`; a patient of the records is in neither list; or a training
+            patient's image is, byte for byte, that of a test patient.
+    """
+    from tumorchain_jax.data.dataset import read_records  # which writes the split
+
+    split = read_split(folder)
+    patients = {(record.scan, record.patient) for record in read_records(folder)}
+    side_of = {name: side for side in SIDES for name in split[side]}
+    for _, name in sorted(patients):
+        if name not in side_of:
+            found = f"{name} in neither list"
+            raise InputError(folder / "split.json", "split", found, "each patient in one", _REMAKE)
+    digests = _image_digests(folder)
+    first: dict[tuple[bytes, str], str] = {}
+    for scan, name in sorted(patients):
+        if scan not in digests:
+            found, expected = f"no scan {scan}, {name}'s", f"as many as the {len(digests)} stored"
+            raise InputError(folder, "scans", found, expected, "make the data anew")
+        digest, side = digests[scan], side_of[name]
+        first.setdefault((digest, side), name)
+        other = first.get((digest, SIDES[side == "train"]))
+        if other is not None:
+            raise InputError(
+                folder,
+                "scans",
+                f"the image of {name} ({side}) is that of {other} ({side_of[other]})",
+                "patients of training and test that are apart",
+                f"put both in one list of split.json, or leave {name} out of the data",
+            )
+
+
+def _image_digests(folder: Path) -> dict[int, bytes]:
+    """Scan -> a hash of its image."""
+    from tumorchain_jax.data.dataset import ModelScan, shard_paths
+
+    digests: dict[int, bytes] = {}
+    for path in shard_paths(folder, "scans"):
+        reader = ArrayRecordReader(path)
+        for number in range(reader.num_records()):
+            image = ModelScan.from_bytes(reader.read([number])[0]).image
+            digests[len(digests)] = hashlib.sha256(image.tobytes()).digest()
+        reader.close()
+    return digests

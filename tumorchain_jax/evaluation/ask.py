@@ -1,0 +1,115 @@
+"""A model asked all that patients' records ask, with and without the right image.
+
+Each question is put twice: about the patient's scan, and about another patient's. What is right
+about the wrong scan is the text-only baseline: the words and the odds knew it, not the eyes. (An
+empty image would be a weaker one: nothing like it was ever seen, and what is said of it is noise.)
+"""
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+from tqdm import tqdm
+
+from tumorchain_jax.analyze import Analyzer, PreparedCase
+from tumorchain_jax.data.chat import with_choices
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.evaluation.score import Item, make_item
+
+PATIENTS_AT_ONCE, BATCH_SIZE = 16, 8
+Asked = tuple[PreparedCase, Sequence[Record]]
+"""A patient: the scan, and the records whose questions are asked about it."""
+
+
+def ask(
+    analyzer: Analyzer,
+    patients: Iterable[Asked],
+    text_only: bool = True,
+    rounds: int | None = None,
+) -> list[Item]:
+    """Every record answered greedily and judged, in the order of the patients.
+
+    Args:
+        patients: made one after the other in a thread, while the model answers.
+        text_only: ask each question about the scan of the patient before as well (the first
+            patient's about the second's). A patient alone has no such baseline.
+        rounds: at most this many; the loop's own limit by default.
+
+    Raises:
+        InputError: a question is too long, or a record's own answer cannot be read.
+    """
+    count = len(patients) if isinstance(patients, Sized) else None
+    each = ask_each(analyzer, patients, text_only, rounds)
+    return [item for items in tqdm(each, "patients", count, disable=None) for item in items]
+
+
+def ask_each(
+    analyzer: Analyzer,
+    patients: Iterable[Asked],
+    text_only: bool = True,
+    rounds: int | None = None,
+    before: PreparedCase | None = None,
+) -> Iterator[list[Item]]:
+    """As `ask`, but the items of each patient as soon as they are there.
+
+    Args:
+        before: the scan of the patient before the first, where these patients are the rest.
+    """
+    rest = iter(patients)
+    with ThreadPoolExecutor(1) as thread:
+        # XLA answers without the interpreter's lock: a thread is enough to make patients meanwhile.
+        coming = thread.submit(_take, rest)
+        while block := coming.result():
+            coming = thread.submit(_take, rest)
+            cases = [case for case, _ in block]
+            others: list[PreparedCase | None] = [None] * len(block)
+            if text_only:
+                others = [before or next(iter(cases[1:]), None), *cases[:-1]]
+            yield from _ask_block(analyzer, block, others, rounds)
+            before = cases[-1]
+
+
+def _take(patients: Iterator[Asked]) -> list[Asked]:
+    return list(islice(patients, PATIENTS_AT_ONCE))
+
+
+def _ask_block(
+    analyzer: Analyzer,
+    block: Sequence[Asked],
+    others: Sequence[PreparedCase | None],
+    rounds: int | None,
+) -> Iterator[list[Item]]:
+    questions = [
+        (scan, record)
+        for (case, records), other in zip(block, others, strict=True)
+        for scan in (case, other)
+        if scan is not None
+        for record in records
+    ]
+    answers = iter(_answers(analyzer, questions, rounds))
+    for (_, records), other in zip(block, others, strict=True):
+        seen = list(islice(answers, len(records)))
+        unseen = [None] * len(records) if other is None else islice(answers, len(records))
+        yield list(map(make_item, records, seen, unseen))
+
+
+def _answers(
+    analyzer: Analyzer, questions: Sequence[tuple[PreparedCase, Record]], rounds: int | None
+) -> list[str]:
+    """What the model wrote in its last round, for each question."""
+
+    def kind(number: int) -> tuple[str, int, str]:
+        record = questions[number][1]
+        return record.subtask, len(record.choices), record.question
+
+    # Rows of a batch wait for the longest chain among them: like stands with like.
+    order = sorted(range(len(questions)), key=kind)
+    cases = [
+        (scan, with_choices(r.question, r.choices)) for scan, r in map(questions.__getitem__, order)
+    ]
+    for question in {question for _, question in cases}:
+        analyzer.check_question(question)
+    answers = [""] * len(questions)
+    for number, report in zip(order, analyzer.batch(cases, rounds=rounds), strict=True):
+        answers[number] = report.answer
+    return answers

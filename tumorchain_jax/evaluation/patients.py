@@ -1,0 +1,157 @@
+"""Patients to ask about: digital ones made on the spot, or the test patients of a data set."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from grain.sources import ArrayRecordDataSource
+
+from tumorchain_jax.analyze import Analyzer, PreparedCase
+from tumorchain_jax.data.dataset import (
+    ModelScan,
+    model_scan,
+    preprocess_values,
+    read_manifest,
+    read_records,
+    shard_paths,
+)
+from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.splits import check_split, read_split
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.evaluation.ask import Asked
+from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
+from tumorchain_jax.training.checkpoint import Exported
+
+# A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
+TRUNK_MM = (300.0, 360.0, 360.0)
+
+
+class Patients(ABC):
+    """Patients by number, each made when it is asked for.
+
+    Attributes:
+        source: says which patients these are, and no others.
+    """
+
+    source: str
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def __getitem__(self, number: int) -> Asked:
+        """A patient's scan and records."""
+
+    @abstractmethod
+    def truth(self, number: int) -> ModelScan:
+        """The same scan with the maps of what is in it."""
+
+    def __iter__(self) -> Iterator[Asked]:
+        """One patient after the other."""
+        return map(self.__getitem__, range(len(self)))
+
+
+class Phantoms(Patients):
+    """Digital patients of `count` consecutive seeds."""
+
+    def __init__(self, analyzer: Analyzer, first_seed: int, count: int):
+        self.analyzer = analyzer
+        self.seeds = range(first_seed, first_seed + count)
+        self.source = f"{count} digital patients from seed {first_seed} on"
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.seeds)
+
+    def __getitem__(self, number: int) -> Asked:
+        """A patient made now, as the data set's are."""
+        patient = make_patient(self.seeds[number])
+        case = self.analyzer.prepare(patient.ct, patient.labels)
+        visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
+        return case, patient_records(patient, number, visible)
+
+    def truth(self, number: int) -> ModelScan:
+        """The patient as a data set would store it."""
+        return model_scan(make_patient(self.seeds[number]), self.analyzer.checkpoint.preprocess)
+
+
+class StoredPatients(Patients):
+    """The test patients of a data set, one for each of their scans.
+
+    Raises:
+        InputError: the folder is no data set, has no records or no test patient, its split leaks,
+            or its scans were not preprocessed as the checkpoint's were.
+    """
+
+    def __init__(self, analyzer: Analyzer, folder: Path):
+        self.checkpoint = analyzer.checkpoint
+        _check_preprocessing(folder, self.checkpoint)
+        self._records = _test_records(folder)
+        self._scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
+        lines = "\n".join(record.to_json() for _, of_scan in self._records for record in of_scan)
+        self.source = f"data set {hashlib.sha256(lines.encode()).hexdigest()}"
+
+    def __len__(self) -> int:
+        """How many scans of test patients there are."""
+        return len(self._records)
+
+    def __getitem__(self, number: int) -> Asked:
+        """A scan as it is stored, and its records."""
+        records = self._records[number][1]
+        return stored_case(self.truth(number), records[0].patient, self.checkpoint), records
+
+    def truth(self, number: int) -> ModelScan:
+        """The scan as it is stored."""
+        return ModelScan.from_bytes(self._scans[self._records[number][0]])
+
+
+def stored_case(scan: ModelScan, patient: str, checkpoint: Exported) -> PreparedCase:
+    """A data set's scan as `Analyzer.batch` takes it."""
+    config, grid = checkpoint.model, checkpoint.preprocess.grid
+    depth, height, width = np.divide(TRUNK_MM, grid)
+    to_world = np.zeros((4, 4))
+    to_world[(2, 1, 0, 3), (0, 1, 2, 3)] = depth, -height, -width, 1
+    image = scan.image.astype(np.float32) / 255
+    return PreparedCase(
+        patient,
+        PreparedScan(image, GridTransform(grid, to_world), (), {}),
+        organ_cells(scan.labels, config.roi_grid, config.roi_slots),
+        (),
+        {},
+    )
+
+
+def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
+    """The scans of test patients, and the records about each."""
+    records = read_records(folder)
+    if not records:
+        raise InputError(folder, "records", "none", "one or more", "make or complete it first")
+    check_split(folder)
+    test = read_split(folder)["test"]
+    by_scan: dict[int, list[Record]] = {}
+    for record in records:
+        if record.patient in test:
+            by_scan.setdefault(record.scan, []).append(record)
+    if not by_scan:
+        found, mend = f"none of {len(records)} records", "make a larger data set"
+        raise InputError(folder / "split.json", "test", found, "patients with records", mend)
+    return sorted(by_scan.items())
+
+
+def _check_preprocessing(folder: Path, checkpoint: Exported) -> None:
+    found = read_manifest(folder).get("preprocess")
+    expected = preprocess_values(checkpoint.preprocess)
+    if found != expected:
+        raise InputError(
+            folder / "dataset.json",
+            "preprocess",
+            str(found),
+            f"the checkpoint's {expected}",
+            "evaluate on a data set that was made for this model",
+        )

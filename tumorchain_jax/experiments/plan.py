@@ -1,0 +1,130 @@
+"""Which experiments there are, and how the configuration of each differs from the full method's.
+
+They are the paper's ablations (Table 1, last rows; Table 8) and choices of design that it leaves
+open. See `configs/experiments.py` for what each is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.models.tumorchain import TumorChainConfig
+
+SEEDED = ("full", "without-iir", "without-cot", "without-both")
+"""What is run with several seeds, and compared with the first of them."""
+ATTENTION = LoRA((r"decoder/.*/(q|k|v|o)_proj",), rank=8, alpha=16.0)
+ADAPTERS = r".*/lora_[ab]"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and its evaluation.
+
+    Attributes:
+        name: of the experiment.
+        changes: flat fields of the configuration (`data.length`) and their values here.
+        adapts: it starts from the checkpoint of the first run, on other patients.
+    """
+
+    name: str
+    seed: int
+    changes: dict[str, Any]
+    adapts: bool = False
+
+    def folder(self, workdir: Path) -> Path:
+        """Where the run is kept."""
+        return workdir / "runs" / f"{self.name}-seed{self.seed}"
+
+
+def plan(config: ConfigDict) -> list[Run]:
+    """All runs, in the order in which they are made; the first is what others start from.
+
+    Args:
+        config: as `configs/experiments.py`.
+
+    Raises:
+        InputError: it lacks the fields that are the experiments' own.
+    """
+    for field in ("seeds", "test", "adaptation"):
+        if field not in config:
+            raise InputError(
+                "--config", field, "no such field", "a configuration of experiments", "see configs/"
+            )
+    model: TumorChainConfig = config.model
+    changes: dict[str, dict[str, Any]] = {
+        "full": {},
+        "without-iir": {"iir": False},
+        "without-cot": {"cot": False},
+        "without-both": {"cot": False, "iir": False},
+    }
+    changes |= {f"alpha-{alpha:g}": {"alpha": alpha} for alpha in (0.0, 0.1, 0.5, 1.5)}
+    changes |= {
+        "roi-global": {"model": replace(model, roi_source="global")},
+        "history-latest": {"history": "latest"},
+    }
+    changes |= {
+        f"roi-slots-{slots}": {"model": replace(model, roi_slots=slots)}
+        for slots in (16, 32)
+        if slots != model.roi_slots  # which is full
+    }
+    adaptation = {
+        "data.phantoms": config.adaptation.phantoms,
+        "data.first_seed": config.adaptation.first_seed,
+        "optimizer": config.adaptation.optimizer,
+        "learning_rate": config.adaptation.learning_rate,
+    }
+    adapting = {
+        "lora": adaptation
+        | {
+            "model": replace(model, lora=ATTENTION),
+            "trainable": ((ADAPTERS, True), (r"decoder/.*", False), (".*", True)),
+            # An adapter bears a greater rate than the weights it stands in for.
+            "rate_scale": ((ADAPTERS, 10.0), *config.rate_scale),
+        },
+        "full-finetuning": adaptation,
+    }
+    seeds = {name: range(config.seeds) if name in SEEDED else range(1) for name in changes}
+    runs = [Run(name, seed, changes[name]) for name in changes for seed in seeds[name]]
+    return runs + [Run(name, 0, adapting[name], adapts=True) for name in adapting]
+
+
+def select(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+    """The runs of some experiments, or of all if none is named.
+
+    Raises:
+        InputError: no experiment has such a name.
+    """
+    known = list(dict.fromkeys(run.name for run in runs))
+    for name in names:
+        if name not in known:
+            raise InputError("command line", "--only", name, " ".join(known), "name some of them")
+    return [run for run in runs if not names or run.name in names]
+
+
+def configure(config: ConfigDict, run: Run, base: Run, workdir: Path) -> ConfigDict:
+    """The training configuration of a run.
+
+    Args:
+        base: whose checkpoint an adapting run starts from.
+
+    Raises:
+        InputError: the configuration lacks a field that the run changes.
+    """
+    folders = {"data.folder": str(workdir / "data"), "encoder.folder": str(workdir / "encoder")}
+    if run.adapts:
+        folders["data.folder"] = str(workdir / "adaptation-data")
+        folders["init"] = str(base.folder(workdir) / "export")
+    changed = config.copy_and_resolve_references()
+    try:
+        changed.update_from_flattened_dict({"seed": run.seed, **run.changes, **folders})
+    except (KeyError, TypeError) as error:
+        found = str(error.args[0]).splitlines()[0]
+        raise InputError(
+            "--config", run.name, found, "the fields that it changes", "see configs/"
+        ) from error
+    return changed
