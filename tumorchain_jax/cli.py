@@ -100,9 +100,18 @@ def _build_parser() -> argparse.ArgumentParser:
     # A text as default: a number would be taken for not given where it is given as well.
     source.add_argument("--phantoms", type=int, default="100", help="how many; default: 100")
     source.add_argument("--data", type=Path, metavar="DIR", help="a data set's test patients")
+    source.add_argument(
+        "--real",
+        type=Path,
+        nargs=2,
+        action="append",
+        metavar=("CT", "LABELMAP"),
+        help="a real CT to paint tumours into; may be given more than once",
+    )
     source.add_argument("--items", type=Path, help="score kept answers again, without a model")
     add = evaluate.add_argument
-    add("--seed", type=int, default=2_000_000, help="of the first phantom")
+    add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
+    add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
     add("-c", "--checkpoint", type=Path, help="default: the nano model")
     add(
         "-o",
@@ -241,7 +250,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.tables import summary_text
     from tumorchain_jax.report.folder import check_folder, write_folder
 
-    _check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
+    _check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     if options.output:
         check_folder(options.output, overwrite=False)
     files: dict[str, str] = {}
@@ -256,7 +265,7 @@ def _evaluate(options: argparse.Namespace) -> int:
             "items.jsonl": json_lines(items),
             "score.json": json.dumps(score, indent=1) + "\n",
             "score.txt": text,
-            "score.svg": bar_chart(score, f"{score['patients']} synthetic patients"),
+            "score.svg": bar_chart(score, f"{score['patients']} patients with made-up tumours"),
         }
         write_folder(options.output, files, overwrite=False)
         if not options.items:
@@ -271,15 +280,22 @@ def _ask_patients(options: argparse.Namespace) -> tuple[list["Item"], dict[str, 
     from tumorchain_jax.evaluation.ask import BATCH_SIZE
     from tumorchain_jax.evaluation.failures import failures_page
     from tumorchain_jax.evaluation.kept import answers_path, ask_all
-    from tumorchain_jax.evaluation.patients import Phantoms, StoredPatients
+    from tumorchain_jax.evaluation.patients import (
+        PaintedScans,
+        Patients,
+        Phantoms,
+        StoredPatients,
+    )
 
     _use_compilation_cache()
     analyzer = Analyzer.load(options.checkpoint, batch_size=BATCH_SIZE)
-    patients = (
-        StoredPatients(analyzer, options.data)
-        if options.data
-        else Phantoms(analyzer, options.seed, options.phantoms)
-    )
+    patients: Patients
+    if options.data:
+        patients = StoredPatients(analyzer, options.data)
+    elif options.real:
+        patients = PaintedScans(analyzer, options.real, options.seed, options.tumours)
+    else:
+        patients = Phantoms(analyzer, options.seed, options.phantoms)
     path = answers_path(options.output) if options.output else None
     answers = ask_all(analyzer, patients, path)
     page = {"failures.html": failures_page(analyzer, patients, answers)} if path else {}

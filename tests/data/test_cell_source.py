@@ -1,3 +1,4 @@
+import shutil
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -15,7 +16,8 @@ from tumorchain_jax.data.cell_source import (
     CellSource,
     draw_cells,
 )
-from tumorchain_jax.data.dataset import ModelScan, shard_paths, write_phantoms
+from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths, write_phantoms
+from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.scan.organs import DIGESTIVE
@@ -107,3 +109,13 @@ def test_a_step_has_its_batch_and_each_group_its_share(folder: Path) -> None:
     assert all(len(batch["cells"]) == 40 for batch in whole)
     found = np.mean([batch["found"].any(axis=1).mean() for batch in whole])
     assert found == pytest.approx(BATCH_SHARES[0], abs=0.02)
+
+
+def test_no_cell_is_a_test_patients(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    names = sorted({record.patient for record in read_records(folder)})
+    write_split(copy, {"train": names[:2], "test": names[2:]})
+    few, all_ = (CellSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
+    assert 0 < len(few) < 0.5 * len(all_)
+    np.testing.assert_array_equal(few, all_[: len(few)])

@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import nibabel as nib
 import numpy as np
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
+from nibabel.orientations import axcodes2ornt
 
 from tumorchain_jax.analyze import Analyzer
 from tumorchain_jax.data import dataset
@@ -15,11 +17,12 @@ from tumorchain_jax.data.dataset import read_records, write_phantoms
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.evaluation.patients import Phantoms, StoredPatients
+from tumorchain_jax.evaluation.patients import PaintedScans, Phantoms, StoredPatients
 from tumorchain_jax.models.tumorchain import NANO
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.organ_cells import organ_cells
-from tumorchain_jax.scan.orientation import canonical
+from tumorchain_jax.scan.orientation import canonical, reorient
+from tumorchain_jax.scan.phantom import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.training.checkpoint import Exported
@@ -143,3 +146,44 @@ def test_scans_of_another_window_are_refused(analyzer: Analyzer, data: Path) -> 
     line = refusal(analyzer, data)
     assert "dataset.json: preprocess: found" in line
     assert "350.0" in line
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Stands in for a real CT and its label map; its axes point left and back."""
+    folder = tmp_path_factory.mktemp("real")
+    patient = next(p for p in map(make_patient, range(9)) if not p.lesions)
+    paths = folder / "ct.nii.gz", folder / "labels.nii.gz"
+    for path, volume in zip(paths, (patient.ct, patient.labels), strict=True):
+        flipped = reorient(volume, axcodes2ornt(("L", "P", "S")))
+        image = nib.Nifti1Image(np.asarray(flipped.voxels, np.int16), flipped.affine)
+        nib.save(image, path)
+    return paths
+
+
+def test_tumours_are_painted_into_real_scans_one_at_a_time(
+    analyzer: Analyzer, real: tuple[Path, Path]
+) -> None:
+    patients = PaintedScans(analyzer, [real, real], 5, 3)
+    assert len(patients) == 6
+    asked = list(patients)
+    names = {record.patient for _, records in asked for record in records}
+    assert names == {f"ct.nii.gz with tumour {seed}" for seed in (5, 6, 7)}
+    for number, (case, records) in enumerate(asked):
+        scan = patients.truth(number)
+        assert scan.lesions.any()
+        np.testing.assert_allclose(case.scan.image, scan.image / 255, atol=1 / 255)
+        subtasks = {record.subtask for record in records}
+        assert {"tumor_position", "segment_localization", "count", "cot_report"} <= subtasks
+        # What only the rest of a digital patient could tell is not asked.
+        assert not subtasks & {"tumor", "node", "metastasis"}
+        assert not any("stage" in record.reasoning for record in records)
+
+
+def test_a_label_map_of_another_scan_is_refused(
+    analyzer: Analyzer, real: tuple[Path, Path], tmp_path: Path
+) -> None:
+    labels = nib.load(real[1])
+    nib.save(labels.slicer[1:], tmp_path / "cut.nii.gz")
+    with pytest.raises(InputError, match=r"cut\.nii\.gz"):
+        PaintedScans(analyzer, [(real[0], tmp_path / "cut.nii.gz")], 0, 1)

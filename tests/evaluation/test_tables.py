@@ -60,7 +60,7 @@ def test_the_text_says_what_it_is_of() -> None:
         return summary_text(summary([item(1, True, **of), item(2, True, **of)]))
 
     report, position = lines(subtask="cot_report"), lines(subtask="tumor_position")
-    assert report.startswith("2 synthetic patients, accuracy in percent")
+    assert report.startswith("2 patients with made-up tumours, accuracy in percent")
     assert "Reports by organ" in report
     assert "organ of the tumour, open" not in report
     assert "Reports by organ" not in position

@@ -12,7 +12,8 @@ import numpy as np
 from grain.sources import ArrayRecordDataSource
 from tqdm import tqdm
 
-from tumorchain_jax.data.dataset import PARTS, ModelScan, shard_paths
+from tumorchain_jax.data.dataset import PARTS, ModelScan, read_records, shard_paths
+from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.scan.organ_cells import coverage
@@ -30,25 +31,20 @@ BATCH_SHARES = (0.35, 0.5, 0.15)
 
 
 class CellSource:
-    """Tagged cells of all scans, in memory; batches of them by step.
+    """Tagged cells of the training patients' scans, in memory; batches of them by step.
 
     Every scan is cut `cuts` times, each time shifted by up to half a cell.
     """
 
     def __init__(self, folder: Path, encoder: ViT3DConfig, cuts: int, seed: int):
         scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
-        drawn = [
-            draw_cells(
-                ModelScan.from_bytes(scans[index]),
-                encoder,
-                np.random.default_rng([seed, index, cut]),
-            )
-            for index in tqdm(range(len(scans)), "cells", unit=" scans", disable=None)
-            for cut in range(cuts)
-        ]
-        self.cells = {
-            field: np.concatenate([cells[field] for cells in drawn]) for field in drawn[0]
-        }
+        patients = read_split(folder)["train"]
+        chosen = {record.scan for record in read_records(folder) if record.patient in patients}
+        drawn: list[Cells] = []
+        for index in tqdm(sorted(chosen), "cells", unit=" scans", disable=None):
+            scan, rng = ModelScan.from_bytes(scans[index]), np.random.default_rng([seed, index])
+            drawn += [draw_cells(scan, encoder, rng) for _ in range(cuts)]
+        self.cells = {name: np.concatenate([cells[name] for cells in drawn]) for name in drawn[0]}
         ill, healthy = self.cells["found"].any(axis=1), self.cells["present"].any(axis=1)
         groups = ill, healthy & ~ill, ~healthy & ~ill
         self.groups = [np.flatnonzero(group) for group in groups]

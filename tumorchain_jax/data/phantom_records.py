@@ -239,7 +239,8 @@ class _Writer:
     def _think(self, begin: str, conclusion: str, spleen: str, staged: bool) -> str:
         if self.organ:
             first = f"{spleen}the {self.name} shows {describe(self.patient.lesions)}."
-            third = self._local_stage() if staged else "pathology should confirm it."
+            stage_known = staged and self.patient.extent is not None
+            third = self._local_stage() if stage_known else "pathology should confirm it."
             rest = f"this suggests a tumour of the {self.name}. Third, {third}"
         else:
             first, rest = _lower(begin) or "no organ stands out.", "nothing suggests a tumour."

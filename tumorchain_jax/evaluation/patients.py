@@ -1,12 +1,14 @@
-"""Patients to ask about: digital ones made on the spot, or the test patients of a data set."""
+"""Patients to ask about: digital ones, painted real CTs, the test patients of a data set."""
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from grain.sources import ArrayRecordDataSource
+from nibabel.orientations import axcodes2ornt
 
 from tumorchain_jax.analyze import Analyzer, PreparedCase
 from tumorchain_jax.data.dataset import (
@@ -23,12 +25,16 @@ from tumorchain_jax.data.splits import check_split, read_split
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.ask import Asked
 from tumorchain_jax.scan.organ_cells import organ_cells
-from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.scan.orientation import reorient
+from tumorchain_jax.scan.phantom import Patient, make_patient, paint_lesion
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
+from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.training.checkpoint import Exported
 
 # A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
+# The axes of a digital patient, whose records take the last for its height.
+UPRIGHT = axcodes2ornt(("R", "A", "S"))
 
 
 class Patients(ABC):
@@ -79,6 +85,57 @@ class Phantoms(Patients):
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
         return model_scan(make_patient(self.seeds[number]), self.analyzer.checkpoint.preprocess)
+
+
+class PaintedScans(Patients):
+    """Real CTs, each with `count` made-up tumours, one at a time: how far does training carry?
+
+    What is asked is what a digital patient is asked, but for the stage: nobody knows the nodes of
+    the real one. An organ without a painted tumour counts as healthy.
+
+    Args:
+        scans: each a CT and its TotalSegmentator v2 label map.
+
+    Raises:
+        InputError: one of them cannot be read, or there is no room for a tumour.
+    """
+
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        scans: Sequence[tuple[Path, Path]],
+        first_seed: int,
+        count: int,
+    ):
+        self.analyzer, self.first_seed, self.count = analyzer, first_seed, count
+        self._scans = []
+        for ct_path, labels_path in scans:
+            ct = read_ct(ct_path)
+            labels = read_labels(labels_path, ct)
+            self._scans.append((reorient(ct, UPRIGHT), reorient(labels, UPRIGHT)))
+        names = ", ".join(f"{ct.name} with {labels.name}" for ct, labels in scans)
+        self.source = f"{count} tumours from seed {first_seed} on in each of {names}"
+
+    def __len__(self) -> int:
+        """How many there are in all CTs."""
+        return len(self._scans) * self.count
+
+    def _painted(self, number: int) -> Patient:
+        ct, labels = self._scans[number // self.count]
+        return paint_lesion(ct, labels, self.first_seed + number % self.count)
+
+    def __getitem__(self, number: int) -> Asked:
+        """A CT painted now, named after its file and the seed."""
+        patient = self._painted(number)
+        case = self.analyzer.prepare(patient.ct, patient.labels)
+        visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
+        name = f"{Path(patient.ct.source).name} with tumour {patient.seed}"
+        records = patient_records(patient, number, visible)
+        return case, [replace(record, patient=name) for record in records]
+
+    def truth(self, number: int) -> ModelScan:
+        """The painted CT as a data set would store it."""
+        return model_scan(self._painted(number), self.analyzer.checkpoint.preprocess)
 
 
 class StoredPatients(Patients):

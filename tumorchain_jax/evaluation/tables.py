@@ -46,7 +46,7 @@ def organ_table(score: Mapping[str, Any]) -> str:
 
 def summary_text(summary: Mapping[str, Any]) -> str:
     """What `evaluation/score.py: summary` returns, to read."""
-    patients = f"{summary['patients']} synthetic patients, accuracy in percent"
+    patients = f"{summary['patients']} patients with made-up tumours, accuracy in percent"
     lines = [f"{patients}; text only: about another patient's scan", "", table(summary), ""]
     if summary["organs"]:
         lines += ["Reports by organ of the tumour", organ_table(summary), ""]
