@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
     parser = _build_parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.run not in (_train, _experiments):
+    if rest and options.run not in (_train, _experiments, _bench):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     options.overrides = rest
     # Only its tokenizers are used here: no advice to install PyTorch on stderr.
@@ -135,6 +135,12 @@ def _build_parser() -> argparse.ArgumentParser:
     phantoms.add_argument("--count", type=int, default=10, help="how many")
     phantoms.add_argument("--seed", type=int, default=0, help="of the first")
     phantoms.add_argument("--json", action="store_true", help="what was done as JSON")
+
+    bench = command("bench", _bench, "Where the time goes on this machine")
+    bench.add_argument("what", choices=["data", "step"], help="phantoms, or a training step")
+    bench.add_argument("--config", type=Path, help="of the step")
+    bench.add_argument("--json", action="store_true")
+    bench.epilog = train.epilog
 
     info = command("info", _info, "Versions, devices, tasks and organs")
     info.add_argument("--json", action="store_true")
@@ -335,6 +341,22 @@ def _phantoms(options: argparse.Namespace) -> int:
     if written.made:
         print(f"{speed} volumes a second per core")
     print(NOTICE)
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from tumorchain_jax.bench.data import bench_data
+    from tumorchain_jax.bench.step import bench_step
+    from tumorchain_jax.bench.timing import table
+    from tumorchain_jax.training.config import read_config
+
+    if options.what == "data":
+        values = bench_data()
+    elif options.config is None:
+        raise InputError("command line", "--config", "none", "a configs/*.py file", "name one")
+    else:
+        values = bench_step(read_config(options.config, options.overrides))
+    print(json.dumps(values) if options.json else table(values))
     return 0
 
 

@@ -40,7 +40,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "model/lora/rank": 8,
         "model/lora/alpha": 16.0,
         "trainable": [[r".*/lora_[ab]", True], ["decoder/.*", False], [".*", True]],
-        "rate_scale": [[r".*/lora_[ab]", 10.0], ["encoder/.*", 0.1], [".*", 1.0]],
+        "rate_scale": [[r".*/lora_[ab]", 10.0], ["encoder/.*", 0.05], [".*", 1.0]],
     },
     "full-finetuning": ADAPTING,
 }

@@ -1,0 +1,76 @@
+"""Where a training step's time goes."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from tumorchain_jax.bench.timing import seconds
+from tumorchain_jax.data.dataset import write_phantoms
+from tumorchain_jax.data.pipeline import ExampleSource, batches
+from tumorchain_jax.models.tumorchain import TumorChain, init_params, run
+from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.loop import layout_of
+from tumorchain_jax.training.loss import Batch, loss_sums
+from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
+from tumorchain_jax.training.step import TrainState, make_step
+
+FIRST_SEED = 7_000_000
+
+
+def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
+    """Seconds of one training step of a configuration with random weights, and of its parts.
+
+    Parts that cannot be timed alone are differences of programs that hold more and less of it;
+    `batch` is made in threads while the step before runs.
+    """
+    with TemporaryDirectory() as folder:
+        data = Path(folder)
+        preprocess = PreprocessConfig(config.model.encoder.image, **config.window)
+        count = 4 * config.batch_size
+        vocab_size = config.model.decoder.vocab_size
+        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, processes=1)
+        source = ExampleSource(data, layout_of(config))
+        stream = batches(source, config.batch_size, 0, 0)
+        batch_s = seconds(lambda: [next(stream) for _ in range(4)], repeats) / 4
+        batch = jax.device_put(Batch(**next(stream)))
+
+    model = TumorChain(config.model)
+    schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
+    optimizer = make_optimizer(
+        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
+    )
+    params = jax.jit(init_params, static_argnums=0)(config.model, jax.random.key(0))
+    trained, frozen = split_trainable(unflatten(params), config.trainable)
+
+    def loss(trained: dict[str, Any]) -> jax.Array:
+        sums = loss_sums(model, unflatten(frozen | trained), batch)
+        return sums.token_loss + sums.organ_loss
+
+    forward, backward = jax.jit(loss), jax.jit(jax.grad(loss))
+    volume = batch.volume.astype(jnp.float32) / 255
+    encode = jax.jit(lambda params: run(model, unflatten(params), volume, method="encode"))
+    encode_s = seconds(lambda: encode(frozen | trained), repeats)
+    forward_s = seconds(lambda: forward(trained), repeats)
+    backward_s = seconds(lambda: backward(trained), repeats)
+
+    step = make_step(model, optimizer, config.alpha, config.accumulation)
+    state = [TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))]
+
+    def update() -> TrainState:
+        state[0], _ = step(state[0], batch)
+        return state[0]
+
+    step_s = seconds(update, repeats)
+    return {
+        "batch, s": batch_s,
+        "encoder forward, s": encode_s,
+        "decoder and losses forward, s": forward_s - encode_s,
+        "backward, s": backward_s - forward_s,
+        "optimizer, s": step_s - backward_s,
+        "step, s": step_s,
+    }
