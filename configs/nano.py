@@ -26,7 +26,7 @@ def get_config() -> ConfigDict:
     config.data.folder = ""  # empty: WORKDIR/data
     config.data.phantoms = 2000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
-    config.data.length = 1792
+    config.data.length = 768
 
     # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
     config.encoder = ConfigDict(
@@ -34,7 +34,7 @@ def get_config() -> ConfigDict:
     )
 
     config.steps = 700
-    config.batch_size = 4
+    config.batch_size = 8
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
     config.learning_rate = 8e-3

@@ -8,7 +8,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
-from tumorchain_jax.training.encoder import ATTENTION_OUT, NOISE, augment, pretrain_encoder
+from tumorchain_jax.training.encoder import ATTENTION_OUT, KEPT, NOISE, augment, pretrain_encoder
 
 
 def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
@@ -36,16 +36,16 @@ def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
 def test_it_learns_and_hands_over_the_encoder(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
-    params = pretrain_encoder(_config(tiny, 12), phantoms, tmp_path)
+    params = pretrain_encoder(_config(tiny, 60), phantoms, tmp_path)
     before = abstract_params(tiny)
-    assert set(params) == {path for path in before if path.startswith("encoder/")}
+    assert set(params) == {path for path in before if path.startswith(KEPT)}
     assert all(params[path].shape == before[path].shape for path in params)
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2
     assert all(not params[path].any() for path in attention)
     lines = (tmp_path / "encoder" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
-    assert len(losses) == 12
+    assert len(losses) == 60
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 

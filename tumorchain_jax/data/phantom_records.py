@@ -103,14 +103,14 @@ class _Writer:
         self.metastatic = _metastatic(patient)
 
     def all(self) -> list[Record]:
-        """The patient's records."""
+        """The patient's records, in any order: a training row takes a few that stand together."""
         records = self.organ_positions(1 if self.organ else 2)
         records += [self.position(()), self.position(self._organ_choices())]
         records += [self.check() for _ in range(1 if self.organ else 2)]
         records.append(self.report())
         if self.organ:
             records += [self.segment(), *self.attributes(), *self.stages()]
-        return records
+        return [records[number] for number in self.rng.permutation(len(records))]
 
     # Position.
 

@@ -180,6 +180,6 @@ def batches(
     The order is one global sequence of examples, so where to go on is one number.
     """
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
-    # It never ends: no remainder. Without saying so, grain rounds its length past what an int holds.
+    # Endless, so without remainder; else grain rounds its length past what an int holds.
     dataset = dataset.batch(batch_size, drop_remainder=True)
     return iter(dataset[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))

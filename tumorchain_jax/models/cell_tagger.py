@@ -19,8 +19,9 @@ from flax.core import FrozenDict
 from jaxtyping import Array, Float, Int
 
 from tumorchain_jax.models.linear import Linear
-from tumorchain_jax.models.tumorchain import run
-from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.models.projector import Projector
+from tumorchain_jax.models.tumorchain import TumorChainConfig, run
+from tumorchain_jax.models.vit3d.model import ViT3D
 from tumorchain_jax.path_rules import unflatten
 
 POSITIONS = "encoder/position_embed"
@@ -29,19 +30,23 @@ Tags = dict[str, Array]
 
 
 class CellTagger(nn.Module):
-    """The encoder and a linear head for each tag on each cell.
+    """Encoder and projector, and a linear head for each tag on each cell.
+
+    What the decoder will read, the projector's output, then says in plain terms what a cell holds.
 
     Attributes:
         tags: tag -> how many values it has.
     """
 
-    config: ViT3DConfig
+    config: TumorChainConfig
     tags: Mapping[str, int] = FrozenDict()
 
     @nn.compact
     def __call__(self, volume: Float[Array, "B D H W"]) -> Tags:
         """Logits `[B, N, values]` of each tag."""
-        cells = ViT3D(self.config, name="encoder")(volume)
+        config = self.config
+        cells = ViT3D(config.encoder, name="encoder")(volume)
+        cells = Projector(config.projector, config.decoder.hidden_size, name="projector")(cells)
         axes = ("embed", "classes")
         return {
             tag: Linear(values, axes, use_bias=True, name=tag)(cells)
@@ -62,7 +67,8 @@ def tag_alone(
         cells: their voxels, intensities in [0, 1].
         numbers: which cell of the token grid each is; its position embedding goes by that.
     """
-    alone = replace(model, config=replace(model.config, image=model.config.patch))
+    encoder = replace(model.config.encoder, image=model.config.encoder.patch)
+    alone = replace(model, config=replace(model.config, encoder=encoder))
 
     def tag(cell: Array, position: Array) -> Tags:
         own = unflatten(params | {POSITIONS: position[None, None]})

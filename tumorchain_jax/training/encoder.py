@@ -28,6 +28,7 @@ from tumorchain_jax.training.step import Metrics, TrainState
 # Alone, a cell has nothing to attend to: what attention adds stays nothing, so that the encoder
 # starts out among its neighbours as it was alone.
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
+KEPT = ("encoder/", "projector/")
 TRAINABLE = ((ATTENTION_OUT, False), (".*", True))
 # Of a window's width: the most that is added to a cell's own noise.
 NOISE = 0.06
@@ -72,14 +73,14 @@ class CellBatch(NamedTuple):
 
 
 def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, Any]:
-    """Train the encoder on cell tags; its parameters by path, `encoder/...`.
+    """Train encoder and projector on cell tags; their parameters by path.
 
     Args:
         config: reads `model`, `seed`, `encoder`, and the optimizer's and the loop's fields.
         workdir: the run's; it trains in `encoder.folder`, or in `workdir/encoder` without one.
     """
     encoder = config.encoder
-    model = CellTagger(config.model.encoder, FrozenDict(TAGS))
+    model = CellTagger(config.model, FrozenDict(TAGS))
     schedule = learning_rate(encoder.learning_rate, encoder.steps, config.warmup_ratio)
     optimizer = make_optimizer(
         config.optimizer, schedule, config.weight_decay, config.clip_norm, ((".*", 1.0),)
@@ -119,7 +120,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
         config,
     )
     params = state.frozen | state.trained
-    return {path: leaf for path, leaf in params.items() if path.startswith("encoder/")}
+    return {path: leaf for path, leaf in params.items() if path.startswith(KEPT)}
 
 
 def augment(key: Array, cells: Num[Array, "K p q r"]) -> Float[Array, "K p q r"]:
