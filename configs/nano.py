@@ -1,4 +1,4 @@
-"""The nano model, trained on digital patients on two CPU cores in under 45 minutes.
+"""The nano model, trained on digital patients on two CPU cores.
 
     tumorchain train --config configs/nano.py --workdir runs/nano
 
