@@ -28,9 +28,13 @@ def get_config() -> ConfigDict:
     config.data.first_seed = 1_000_000
     config.data.length = 768
 
-    # Cell tags first (models/cell_tagger.py); 0 steps: start from a random encoder.
+    # Cell tags first (models/cell_tagger.py); alone 0 steps: start from a random encoder.
     config.encoder = ConfigDict(
-        {"folder": "", "steps": 4000, "cuts": 4, "cells": 1024, "learning_rate": 2e-2}
+        {
+            "folder": "",
+            "alone": {"steps": 4000, "cuts": 4, "cells": 1024, "learning_rate": 2e-2},
+            "whole": {"steps": 1000, "scans": 8, "learning_rate": 8e-3},
+        }
     )
 
     config.steps = 700

@@ -113,12 +113,18 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
     add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
     add("-c", "--checkpoint", type=Path, help="default: the nano model")
-    add(
+    kept = evaluate.add_mutually_exclusive_group()
+    kept.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help="new folder for answers, score, plot and failures; a stopped run goes on",
+    )
+    kept.add_argument(
+        "--ceiling",
+        action="store_true",
+        help="with --data: what a classifier could read where the lesions are, the model unasked",
     )
     add("--json", action="store_true", help="the score as JSON")
 
@@ -256,6 +262,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.tables import summary_text
     from tumorchain_jax.report.folder import check_folder, write_folder
 
+    if options.ceiling:
+        return _ceiling(options)
     _check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     if options.output:
         check_folder(options.output, overwrite=False)
@@ -277,6 +285,20 @@ def _evaluate(options: argparse.Namespace) -> int:
         if not options.items:
             answers_path(options.output).unlink()
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
+    return 0
+
+
+def _ceiling(options: argparse.Namespace) -> int:
+    from tumorchain_jax.analyze import NANO_CHECKPOINT
+    from tumorchain_jax.evaluation.ceiling import ceiling, ceiling_text
+    from tumorchain_jax.training.checkpoint import load_exported
+
+    if options.data is None:
+        expected = "a data set's folder with --ceiling"
+        raise InputError("command line", "--data", "none", expected, "name one")
+    _use_compilation_cache()
+    rows = ceiling(load_exported(options.checkpoint or NANO_CHECKPOINT), options.data)
+    print(json.dumps(rows) if options.json else f"{ceiling_text(rows)}\n{NOTICE}")
     return 0
 
 

@@ -14,7 +14,9 @@ from tumorchain_jax.data.cell_source import (
     OTHER_SHARE,
     TUMOUR_SHARE,
     CellSource,
+    cut_scan,
     draw_cells,
+    scan_batches,
 )
 from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths, write_phantoms
 from tumorchain_jax.data.splits import write_split
@@ -53,7 +55,8 @@ def scans(folder: Path) -> list[ModelScan]:
 def test_cells_and_tags_follow_the_maps(scans: list[ModelScan]) -> None:
     ill, kept = 0, []
     for scan in scans:
-        cells = draw_cells(scan, ENCODER, Middle(np.random.PCG64(0)))
+        middle = Middle(np.random.PCG64(0))
+        cells = draw_cells(cut_scan(scan, ENCODER, middle), middle)
         assert len(set(cells["numbers"])) == len(cells["numbers"])
         for k, number in enumerate(cells["numbers"]):
             d, h, w = np.unravel_index(number, GRID)
@@ -93,7 +96,7 @@ def test_cells_and_tags_follow_the_maps(scans: list[ModelScan]) -> None:
 def test_cells_are_shifted_and_what_is_found_is_never_left_out(scans: list[ModelScan]) -> None:
     scan = max(scans, key=lambda scan: np.count_nonzero(scan.lesions))
     rng = np.random.default_rng(0)
-    one, other = draw_cells(scan, ENCODER, rng), draw_cells(scan, ENCODER, rng)
+    one, other = (draw_cells(cut_scan(scan, ENCODER, rng), rng) for _ in range(2))
     assert not np.array_equal(one["cells"], other["cells"])
     assert one["found"].any()
     assert other["found"].any()
@@ -119,3 +122,34 @@ def test_no_cell_is_a_test_patients(folder: Path, tmp_path: Path) -> None:
     few, all_ = (CellSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
     assert 0 < len(few) < 0.5 * len(all_)
     np.testing.assert_array_equal(few, all_[: len(few)])
+
+
+def test_whole_scans_come_shifted_with_the_tags_of_all_their_cells(
+    folder: Path, scans: list[ModelScan]
+) -> None:
+    def steps(first: int, count: int) -> list[dict[str, np.ndarray]]:
+        return list(islice(scan_batches(folder, ENCODER, 2, 0, first), count))
+
+    batches = steps(0, 6)
+    for left, right in zip(batches[4:], steps(4, 2), strict=True):
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
+    shifts = set()
+    for batch in batches:
+        assert batch["volume"].shape == (2, *ENCODER.image)
+        assert batch["found"].shape[:2] == batch["organ"].shape == (2, prod(GRID))
+        for volume in batch["volume"]:
+            known = [
+                (dz, dy, dx)
+                for scan in scans
+                for dz in (-1, 0, 1)
+                for dy in range(-2, 3)
+                for dx in range(-2, 3)
+                if np.array_equal(
+                    volume[2:-2, 4:-4, 4:-4],
+                    np.roll(scan.image, (dz, dy, dx), (0, 1, 2))[2:-2, 4:-4, 4:-4],
+                )
+            ]
+            assert len(known) == 1
+            shifts.update(known)
+    assert len(shifts) > 6

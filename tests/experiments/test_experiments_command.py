@@ -29,7 +29,7 @@ def get_config():
     config.data.phantoms = 4
     config.test.phantoms = 2
     config.adaptation.phantoms = 4
-    config.encoder.steps = 0
+    config.encoder.alone.steps = 0
     config.steps = config.batch_size = 2
     config.seeds = 1
     config.log_every = 1

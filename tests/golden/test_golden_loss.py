@@ -35,8 +35,10 @@ def tiny() -> ConfigDict:
     sizes = {
         "model": TumorChainConfig(encoder, decoder, roi_slots=4),
         "data.phantoms": 8,
-        "encoder.steps": 5,
-        "encoder.cells": 16,
+        "encoder.alone.steps": 5,
+        "encoder.alone.cells": 16,
+        "encoder.whole.steps": 5,
+        "encoder.whole.scans": 2,
         "steps": 5,
         "batch_size": 2,
         "log_every": 1,
@@ -46,16 +48,21 @@ def tiny() -> ConfigDict:
 
 
 def losses() -> str:
-    """A line for each step of the encoder and then of the whole."""
+    """A line for each step of the encoder's two lessons, and then of all together."""
     jax.config.update("jax_disable_most_optimizations", True)  # it is compiled for five steps
     try:
         with tempfile.TemporaryDirectory() as folder:
             train(tiny(), Path(folder))
-            stages = {"encoder": Path(folder, "encoder"), "whole": Path(folder)}
+            workdir = Path(folder)
+            stages = {
+                "alone": workdir / "encoder" / "alone",
+                "whole": workdir / "encoder" / "whole",
+                "all": workdir,
+            }
             return "".join(
                 f"{stage} step {values['step']}: loss {values['loss']:.5g}\n"
-                for stage, workdir in stages.items()
-                for values in map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
+                for stage, log in stages.items()
+                for values in map(json.loads, (log / "metrics.jsonl").read_text().splitlines())
             )
     finally:
         jax.config.update("jax_disable_most_optimizations", False)

@@ -8,20 +8,25 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
-from tumorchain_jax.training.encoder import ATTENTION_OUT, KEPT, NOISE, augment, pretrain_encoder
+from tumorchain_jax.training.encoder import (
+    ATTENTION_OUT,
+    KEPT,
+    NOISE,
+    add_noise,
+    mirror,
+    pretrain_encoder,
+)
 
 
-def _config(model: TumorChainConfig, steps: int) -> ConfigDict:
+def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
     return ConfigDict(
         {
             "model": model,
             "seed": 0,
             "encoder": {
                 "folder": "",
-                "steps": steps,
-                "cuts": 2,
-                "cells": 24,
-                "learning_rate": 3e-2,
+                "alone": {"steps": alone, "cuts": 2, "cells": 24, "learning_rate": 3e-2},
+                "whole": {"steps": whole, "scans": 2, "learning_rate": 1e-2},
             },
             "optimizer": "muon",
             "warmup_ratio": 0.1,
@@ -43,21 +48,34 @@ def test_it_learns_and_hands_over_the_encoder(
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2
     assert all(not params[path].any() for path in attention)
-    lines = (tmp_path / "encoder" / "metrics.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["loss"] for line in lines]
+    losses = _losses(tmp_path / "encoder" / "alone")
     assert len(losses) == 60
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
+
+
+def test_among_other_cells_it_learns_to_attend(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    params = pretrain_encoder(_config(tiny, 5, 30), phantoms, tmp_path)
+    assert all(params[path].any() for path in params if re.fullmatch(ATTENTION_OUT, path))
+    losses = _losses(tmp_path / "encoder" / "whole")
+    assert len(losses) == 30
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def _losses(folder: Path) -> list[float]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
 
 
 def test_done_pretraining_is_taken_from_its_checkpoint(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
-    first = jax.device_get(pretrain_encoder(_config(tiny, 3), phantoms, tmp_path))
-    again = jax.device_get(pretrain_encoder(_config(tiny, 3), phantoms, tmp_path))
+    first = jax.device_get(pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path))
+    again = jax.device_get(pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path))
     for path in first:
         np.testing.assert_array_equal(first[path], again[path])
-    lines = (tmp_path / "encoder" / "metrics.jsonl").read_text().splitlines()
-    assert len(lines) == 3
+    assert [len(_losses(tmp_path / "encoder" / name)) for name in ("alone", "whole")] == [3, 2]
 
 
 def test_several_runs_may_share_one_encoder(
@@ -70,14 +88,15 @@ def test_several_runs_may_share_one_encoder(
     )
     for path in first:
         np.testing.assert_array_equal(first[path], again[path])
-    assert (tmp_path / "shared" / "metrics.jsonl").is_file()
+    assert (tmp_path / "shared" / "alone" / "metrics.jsonl").is_file()
     assert not list(tmp_path.glob("[ab]/encoder"))
 
 
 def test_a_cell_is_mirrored_whole_and_gets_noise_of_its_own() -> None:
     cells = jnp.arange(2 * 4 * 8 * 8, dtype=jnp.uint8).reshape(2, 4, 8, 8)
     cells = jnp.repeat(cells[:1] // 2, 64, axis=0)
-    seen = np.asarray(augment(jax.random.key(0), cells))
+    of_mirror, of_noise = jax.random.split(jax.random.key(0))
+    seen = np.asarray(add_noise(of_noise, mirror(of_mirror, cells)))
     assert seen.shape == (64, 4, 8, 8)
     plain = np.asarray(cells[0], np.float32) / 255
     mirrored = [plain[::z, ::y, ::x] for z in (1, -1) for y in (1, -1) for x in (1, -1)]

@@ -67,7 +67,7 @@ def config(tiny: TumorChainConfig, phantoms: Path) -> ConfigDict:
         "data.phantoms": 6,
         "data.first_seed": 0,
         "data.length": 800,
-        "encoder.steps": 0,
+        "encoder.alone.steps": 0,
         "steps": 6,
         "batch_size": 2,
         "log_every": 1,

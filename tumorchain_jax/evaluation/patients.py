@@ -148,7 +148,7 @@ class StoredPatients(Patients):
 
     def __init__(self, analyzer: Analyzer, folder: Path):
         self.checkpoint = analyzer.checkpoint
-        _check_preprocessing(folder, self.checkpoint)
+        check_preprocessing(folder, self.checkpoint)
         self._records = _test_records(folder)
         self._scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         lines = "\n".join(record.to_json() for _, of_scan in self._records for record in of_scan)
@@ -201,7 +201,12 @@ def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
     return sorted(by_scan.items())
 
 
-def _check_preprocessing(folder: Path, checkpoint: Exported) -> None:
+def check_preprocessing(folder: Path, checkpoint: Exported) -> None:
+    """Refuse a data set whose scans are not what the checkpoint reads.
+
+    Raises:
+        InputError: it is no data set, or preprocessed in another way.
+    """
     found = read_manifest(folder).get("preprocess")
     expected = preprocess_values(checkpoint.preprocess)
     if found != expected:

@@ -47,7 +47,7 @@ def prepare_shared(config: ConfigDict, workdir: Path) -> None:
         write_phantoms(folder, first_seed, patients.phantoms, preprocess, vocab_size)
     tested = {record.patient for record in read_records(workdir / "test")}
     write_split(workdir / "test", {"train": (), "test": sorted(tested)})
-    if config.encoder.steps:
+    if config.encoder.alone.steps:
         pretrain_encoder(config, workdir / "data", workdir)
 
 

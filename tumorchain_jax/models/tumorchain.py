@@ -96,7 +96,7 @@ class TumorChainConfig:
 
 
 NANO = TumorChainConfig(
-    encoder=ViT3DConfig((32, 80, 80), (4, 8, 8), 128, 512, 2, 2),
+    encoder=ViT3DConfig((64, 80, 80), (8, 8, 8), 128, 512, 2, 2),
     decoder=Qwen2Config(
         vocab_size=1024,
         hidden_size=128,

@@ -13,11 +13,11 @@ METASTASIS, NODE, LOOK_ALIKE = 1, 2, 3
 LIVER, LUNGS, KIDNEYS, AORTA = 5, (11, 14), (2, 3), 52
 CYST, CALCIFICATION = "cyst", "vascular calcification"
 NODE_HU, CYST_HU, SPECK_HU = 85.0, 4.0, 700.0
-NODE_MM, CYST_MM, SPECK_MM = (14.0, 24.0), (12.0, 20.0), (7.0, 10.0)
-LIVER_METASTASIS_MM, LUNG_METASTASIS_MM = (16.0, 26.0), (12.0, 24.0)
-LIVER_METASTASIS_HU, LUNG_METASTASIS_HU = -55.0, 50.0
-NODES_WITHIN_MM = 16.0
-NODE_COUNTS, NODE_ODDS = (0, 1, 2, 3, 4, 5, 7, 8), (0.4, 0.1, 0.1, 0.1, 0.1, 0.08, 0.06, 0.06)
+NODE_MM, CYST_MM, SPECK_MM = (18.0, 28.0), (12.0, 20.0), (7.0, 10.0)
+LIVER_METASTASIS_MM, LUNG_METASTASIS_MM = (20.0, 34.0), (18.0, 32.0)
+LIVER_METASTASIS_HU, LUNG_METASTASIS_HU = -75.0, 50.0
+NODES_WITHIN_MM = 20.0
+NODE_COUNTS, NODE_ODDS = (0, 1, 2, 3, 5, 6, 8, 9), (0.42, 0.08, 0.13, 0.07, 0.1, 0.06, 0.07, 0.07)
 KEPT_SHARE, FEWEST_VOXELS, TRIES = 0.7, 4, 12
 
 
@@ -77,12 +77,12 @@ class IncidentalPainter:
         """Of a tumour in `organ`: in the liver, in the lungs, or in both."""
         if organ != LIVER and self.rng.random() < 0.25:
             room, hu = self.labels == LIVER, liver_hu + LIVER_METASTASIS_HU
-            self._several(METASTASIS, "metastasis", LIVER, room, LIVER_METASTASIS_MM, hu, (2, 5))
+            self._several(METASTASIS, "metastasis", LIVER, room, LIVER_METASTASIS_MM, hu, (3, 6))
         if self.rng.random() < 0.25:
             for lung in LUNGS:
                 room, hu = self.labels == lung, LUNG_METASTASIS_HU
                 limits = LUNG_METASTASIS_MM
-                self._several(METASTASIS, "metastasis", lung, room, limits, hu, (1, 4))
+                self._several(METASTASIS, "metastasis", lung, room, limits, hu, (2, 5))
 
     def look_alikes(self) -> None:
         """Cysts of the kidneys and, more rarely, of the liver; chalk in the aorta."""

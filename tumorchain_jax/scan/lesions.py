@@ -30,27 +30,28 @@ OTHERS = {
 }
 """Organ -> the traits, one of which its lesions have."""
 
-# Conspicuous on purpose: a model that sees the trunk in voxels of 4 x 4 x 9 mm must find them.
-SIZE_LIMITS_MM = (35.0, 55.0, 75.0, 100.0)
-CONTRAST_HU = {"hypodense": (-110.0, -80.0), "hyperdense": (85.0, 115.0)}
+# Conspicuous on purpose: a model that sees the trunk in voxels of 4 x 4 x 6 mm must find them.
+SIZE_LIMITS_MM = (45.0, 65.0, 85.0, 110.0)
+CONTRAST_HU = {"hypodense": (-120.0, -90.0), "hyperdense": (100.0, 130.0)}
 DARKEST_HU = -30.0  # of a lesion: darker would be fat
 GAS_BELOW_HU = -200.0
 # The zone over which a lesion fades into its organ: so wide, or this share of its diameter.
-SHARP_EDGE_MM, VAGUE_EDGE_SHARE = 2.0, 0.5
-LARGEST_MM = {5: 100.0, 7: 80.0, 6: 90.0, 20: 85.0, 15: 70.0}
-FEWEST_VOXELS, SMALLEST_MM, IRREGULAR_GROWS = 8, 8.0, 1.2
+SHARP_EDGE_MM, VAGUE_EDGE_SHARE = 2.0, 0.4
+LARGEST_MM = {5: 110.0, 7: 90.0, 6: 100.0, 20: 95.0, 15: 80.0}
+FEWEST_VOXELS, SMALLEST_MM, IRREGULAR_GROWS = 8, 8.0, 1.25
 # Of the intended voxels, what clipping to the room must leave.
 KEPT_SHARE = {5: 0.5, 7: 0.5, 6: 0.4, 20: 0.4, 15: 0.35}
 # How far beyond the organ a lesion may bulge into fat, and what that says of its depth.
-REACH_MM: dict[Depth, float] = {"wall": 2.0, "fat": 9.0, "surface": 25.0}
+# A wall that a tumour fills is thicker than it was: up to the first limit it is still the wall.
+REACH_MM: dict[Depth, float] = {"wall": 7.0, "fat": 16.0, "surface": 32.0}
 DEPTHS: tuple[Depth, ...] = tuple(REACH_MM)
-DEPTH_LIMITS_MM = (3.0, 10.0)
-SOLID_REACH_MM = 15.0
+DEPTH_LIMITS_MM = (8.5, 18.0)
+SOLID_REACH_MM = 20.0
 
-RIM_SHARE, RIM_HU = 0.25, 110.0  # of a lesion's depth; above its core
-SPECK_HU, SPECK_MM = 700.0, 4.0
-DUCT_HU, DUCT_MM = 8.0, 4.5
-THICK_MM, THICK_AROUND_MM = 12.0, 35.0
+RIM_SHARE, RIM_HU = 0.25, 90.0  # of a lesion's depth; above its core and its organ
+SPECK_HU, SPECK_MM, SPECKS, SPECK_VOXELS = 700.0, 4.0, 8, 600  # so many, and one for these voxels
+DUCT_HU, DUCT_MM, DUCTS = 8.0, 5.5, 5
+THICK_MM, THICK_AROUND_MM, THICK_HU = 12.0, 40.0, 45.0  # the last above the organ's own wall
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Lesion:
 
     @property
     def size(self) -> str:
-        """The word for its diameter: `SIZES`, parted at 55 and 75 mm."""
+        """The word for its diameter: `SIZES`, parted at 65 and 85 mm."""
         return SIZES[int(np.digitize(self.diameter_mm, SIZE_LIMITS_MM[1:3]))]
 
 
@@ -256,7 +257,7 @@ class LesionPainter:
     def _calcify(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
         for blob in blobs:
             seats = np.argwhere(blob.mask) + [s.start for s in blob.box]
-            for seat in self.rng.choice(seats, 4 + len(seats) // 1500):
+            for seat in self.rng.choice(seats, SPECKS + len(seats) // SPECK_VOXELS):
                 box, offset = self._around(seat, SPECK_MM)
                 speck = (np.linalg.norm(offset, axis=-1) <= SPECK_MM) & (self.lesion_map[box] > 0)
                 self.image[box][speck] = SPECK_HU
@@ -267,7 +268,7 @@ class LesionPainter:
             padded = ndimage.distance_transform_edt(np.pad(blob.mask, 1), self.spacing)
             depth = padded[1:-1, 1:-1, 1:-1]
             rim = blob.mask & (depth <= RIM_SHARE * depth.max())
-            self.image[blob.box][rim] = lesion_hu + RIM_HU
+            self.image[blob.box][rim] = max(organ_hu, lesion_hu) + RIM_HU
         return True
 
     def _thicken(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
@@ -275,7 +276,7 @@ class LesionPainter:
         from_tumour = ndimage.distance_transform_edt(~tumour, self.spacing)
         deep = ndimage.distance_transform_edt(self.own, self.spacing)
         wall = self.own & ~tumour & (deep < THICK_MM) & (from_tumour < THICK_AROUND_MM)
-        self.image[wall] = organ_hu
+        self.image[wall] = organ_hu + THICK_HU
         return bool(wall.any())
 
     def _dilate(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
@@ -286,7 +287,7 @@ class LesionPainter:
         start = (np.argwhere(blob.mask).mean(0) + [s.start for s in blob.box]) * self.spacing
         far = ends[np.argsort(np.linalg.norm(ends - start, axis=1))[-len(ends) // 2 :]]
         duct = np.zeros_like(self.own)
-        for end in self.rng.choice(far, 3):
+        for end in self.rng.choice(far, DUCTS):
             points = np.linspace(start, end, 2 + int(np.linalg.norm(end - start) / 2))
             index = np.rint(points / self.spacing).astype(int)
             duct[tuple(index.T)] = True
@@ -310,10 +311,10 @@ def _radius(rng: np.random.Generator, shape: str, direction: np.ndarray) -> np.n
     if shape == "round":
         axes = rng.uniform(0.88, 1, 3).astype(np.float32)
         return 1 / np.linalg.norm(direction / axes, axis=-1).clip(min=1)
-    lobes = rng.standard_normal((5, 3), dtype=np.float32)
+    lobes = rng.standard_normal((8, 3), dtype=np.float32)
     lobes /= np.linalg.norm(lobes, axis=1, keepdims=True)
-    bumps = np.exp(6 * (direction @ lobes.T - 1)).sum(-1)
-    return 0.35 + 0.65 * np.minimum(bumps, 1)
+    bumps = np.exp(12 * (direction @ lobes.T - 1)).max(-1)
+    return 0.4 + 0.6 * bumps
 
 
 def longest_diameter(points: np.ndarray, affine: np.ndarray) -> float:

@@ -1,101 +1,107 @@
-"""Pretraining of the encoder on cell tags; see `models/cell_tagger.py`.
+"""The encoder's lessons before it learns to speak: cell tags; see `models/cell_tagger.py`.
 
-Shape letters: K cells, p q r voxels of a cell, S digestive organs, F findings: these and the kinds
-of `scan/incidental.py`.
+First cells alone, where a step costs little and most of them matter; then whole scans, where the
+cells attend to each other.
+
+Shape letters: K cells, p q r voxels of a cell.
 """
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from flax.core import FrozenDict
-from jaxtyping import Array, Bool, Float, Int, Num
+from jaxtyping import Array, Float, Num
 from ml_collections import ConfigDict
 
-from tumorchain_jax.data.cell_source import CellSource
-from tumorchain_jax.data.dataset import OTHER_TRAITS, PARTS
+from tumorchain_jax.data.cell_source import Cells, CellSource, scan_batches
 from tumorchain_jax.models.cell_tagger import CellTagger, tag_alone
-from tumorchain_jax.path_rules import flatten
-from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.models.tumorchain import run
+from tumorchain_jax.path_rules import Rules, flatten, unflatten
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 from tumorchain_jax.training.step import Metrics, TrainState
+from tumorchain_jax.training.tags import VALUES, Tags, tag_loss
 
 # Alone, a cell has nothing to attend to: what attention adds stays nothing, so that the encoder
 # starts out among its neighbours as it was alone.
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
+ALONE, WHOLE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
 KEPT = ("encoder/", "projector/")
-TRAINABLE = ((ATTENTION_OUT, False), (".*", True))
-# Of a window's width: the most that is added to a cell's own noise.
+# Of a window's width: the most that is added to a scan's own noise.
 NOISE = 0.06
-# That an organ which is not in the cell has no tumour there is trivial.
-ABSENT_WEIGHT = 0.1
-TRAITS = {
-    "density": len(DENSITIES),
-    "shape": len(SHAPES),
-    "border": len(BORDERS),
-    "other": len(OTHER_TRAITS),
-}
-TAGS = {"organ": len(ORGANS), "part": len(PARTS) + 1, "found": len(DIGESTIVE) + 3, "centre": 1}
-TAGS |= TRAITS
-LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5}
-LOSS_WEIGHTS |= {"density": 0.2, "shape": 0.6, "border": 0.6, "other": 0.6}
+
+Params = dict[str, Any]
+"""Parameters by path."""
+Batch = dict[str, Any]
+"""What the cells are shown in, and `tags`."""
+TagCells = Callable[[Params, Batch, Array], dict[str, Array]]
+"""From parameters, a batch and a key for its augmentation to the logits of each tag."""
 
 
-class CellBatch(NamedTuple):
-    """Cells of scans, and their tags.
-
-    Attributes:
-        cells: voxels; integers are steps of 1/255.
-        numbers: raster index of each cell in the token grid.
-        organ, part: the label that fills most of the cell; 0 is no part.
-        present: whether the cell holds more than a few voxels of each digestive organ.
-        found: whether it holds more than a few voxels of a tumour of each digestive organ, of a
-            metastasis, of a node, of what looks alike.
-        unsure: whether it holds a few.
-        centre: whether the middle of a lesion lies in it.
-        traits: the numbers of the tumour's traits, as in `TRAITS`; -1 without a tumour.
-    """
-
-    cells: Num[Array, "K p q r"]
-    numbers: Int[Array, " K"]
-    organ: Int[Array, " K"]
-    part: Int[Array, " K"]
-    present: Bool[Array, "K S"]
-    found: Bool[Array, "K F"]
-    unsure: Bool[Array, "K F"]
-    centre: Bool[Array, " K"]
-    traits: Int[Array, "K 4"]
-
-
-def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, Any]:
-    """Train encoder and projector on cell tags; their parameters by path.
+def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> Params:
+    """Train encoder and projector on cell tags; their parameters.
 
     Args:
         config: reads `model`, `seed`, `encoder`, and the optimizer's and the loop's fields.
         workdir: the run's; it trains in `encoder.folder`, or in `workdir/encoder` without one.
     """
-    encoder = config.encoder
-    model = CellTagger(config.model, FrozenDict(TAGS))
-    schedule = learning_rate(encoder.learning_rate, encoder.steps, config.warmup_ratio)
+    alone, whole = config.encoder.alone, config.encoder.whole
+    folder = Path(config.encoder.folder or workdir / "encoder")
+    model = CellTagger(config.model, FrozenDict(VALUES))
+    encoder, seed = config.model.encoder, config.seed
+
+    def tag_cells(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+        of_mirror, of_noise = jax.random.split(key)
+        cells = add_noise(of_noise, mirror(of_mirror, batch["cells"]))
+        return tag_alone(model, params, cells, batch["numbers"])
+
+    def tag_scans(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+        return run(model, unflatten(params), add_noise(key, batch["volume"]))
+
+    def cells_from(step: int) -> Iterator[Cells]:
+        source = CellSource(data, encoder, alone.cuts, seed)
+        yield from source.batches(alone.cells, seed, step)
+
+    def scans_from(step: int) -> Iterator[Cells]:
+        yield from scan_batches(data, encoder, whole.scans, seed, step)
+
+    @jax.jit
+    def init(key: Array) -> Params:
+        return flatten(nn.meta.unbox(model.init(key, jnp.zeros((1, *encoder.image))))["params"])
+
+    trained, frozen = split_trainable(init(jax.random.key(seed)), ALONE)
+    params = trained | jax.tree.map(jnp.zeros_like, frozen)
+    params = _learn(config, folder / "alone", alone, params, ALONE, tag_cells, cells_from)
+    if whole.steps:
+        params = _learn(config, folder / "whole", whole, params, WHOLE, tag_scans, scans_from)
+    return {path: leaf for path, leaf in params.items() if path.startswith(KEPT)}
+
+
+def _learn(
+    config: ConfigDict,
+    folder: Path,
+    lesson: ConfigDict,
+    params: Params,
+    trainable: Rules[bool],
+    tag: TagCells,
+    batches_from: Callable[[int], Iterator[Cells]],
+) -> Params:
+    """One lesson; its `steps` and `learning_rate` are its own."""
+    schedule = learning_rate(lesson.learning_rate, lesson.steps, config.warmup_ratio)
     optimizer = make_optimizer(
         config.optimizer, schedule, config.weight_decay, config.clip_norm, ((".*", 1.0),)
     )
 
-    @jax.jit
-    def init(key: Array) -> dict[str, Any]:
-        volume = jnp.zeros((1, *config.model.encoder.image))
-        return flatten(nn.meta.unbox(model.init(key, volume))["params"])
+    def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
 
-    def update(state: TrainState, batch: CellBatch) -> tuple[TrainState, Metrics]:
-        cells = augment(jax.random.fold_in(jax.random.key(config.seed), state.step), batch.cells)
-
-        def loss(trained: dict[str, Any]) -> tuple[Float[Array, ""], Metrics]:
-            return _loss(model, state.frozen | trained, cells, batch)
+        def loss(trained: Params) -> tuple[Float[Array, ""], Metrics]:
+            return tag_loss(tag(state.frozen | trained, batch, key), batch["tags"])
 
         gradient, metrics = jax.grad(loss, has_aux=True)(state.trained)
         updates, new_optimizer = optimizer.update(gradient, state.optimizer, state.trained)
@@ -103,85 +109,39 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
         state = state._replace(step=state.step + 1, trained=trained, optimizer=new_optimizer)
         return state, metrics
 
-    trained, frozen = split_trainable(init(jax.random.key(config.seed)), TRAINABLE)
-    frozen = jax.tree.map(jnp.zeros_like, frozen)
+    trained, frozen = split_trainable(params, trainable)
     state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
-    source = CellSource(data, config.model.encoder, encoder.cuts, config.seed)
     state = fit(
-        Path(encoder.folder or workdir / "encoder"),
+        folder,
         state,
         jax.jit(update, donate_argnums=0),
-        lambda step: (
-            CellBatch(**jax.tree.map(jnp.asarray, batch))
-            for batch in source.batches(encoder.cells, config.seed, step)
-        ),
+        lambda step: map(_batch, batches_from(step)),
         schedule,
-        encoder.steps,
+        lesson.steps,
         config,
     )
-    params = state.frozen | state.trained
-    return {path: leaf for path, leaf in params.items() if path.startswith(KEPT)}
+    return state.frozen | state.trained
 
 
-def augment(key: Array, cells: Num[Array, "K p q r"]) -> Float[Array, "K p q r"]:
-    """Cells mirrored at random, and with noise of their own, so that none is learned by heart."""
-    voxels = cells.astype(jnp.float32)
-    if jnp.issubdtype(cells.dtype, jnp.integer):
-        voxels /= 255
-    of_mirror, of_noise, of_level = jax.random.split(key, 3)
-    mirrored = jax.random.bernoulli(of_mirror, 0.5, (3, len(voxels), 1, 1, 1))
+def _batch(cells: Cells) -> Batch:
+    tags = Tags(*(jnp.asarray(cells[field]) for field in Tags._fields))
+    shown = {name: jnp.asarray(cells[name]) for name in cells.keys() - set(Tags._fields)}
+    return {**shown, "tags": tags}
+
+
+def mirror(key: Array, cells: Num[Array, "K p q r"]) -> Num[Array, "K p q r"]:
+    """Cells, each mirrored along axes of its own, so that none is learned by heart."""
+    mirrored = jax.random.bernoulli(key, 0.5, (3, len(cells), 1, 1, 1))
     for axis in range(3):
-        voxels = jnp.where(mirrored[axis], jnp.flip(voxels, axis + 1), voxels)
+        cells = jnp.where(mirrored[axis], jnp.flip(cells, axis + 1), cells)
+    return cells
+
+
+def add_noise(key: Array, voxels: Num[Array, "K p q r"]) -> Float[Array, "K p q r"]:
+    """Intensities in [0, 1] with noise, as strong as falls to each cell (or scan)."""
+    shown = voxels.astype(jnp.float32)
+    if jnp.issubdtype(voxels.dtype, jnp.integer):
+        shown /= 255
+    of_level, of_noise = jax.random.split(key)
     deviation = NOISE * jax.random.uniform(of_level, (len(voxels), 1, 1, 1))
-    return voxels + deviation * jax.random.normal(of_noise, voxels.shape)
-
-
-def _loss(
-    model: CellTagger, params: dict[str, Any], cells: Float[Array, "K p q r"], batch: CellBatch
-) -> tuple[Float[Array, ""], Metrics]:
-    logits = tag_alone(model, params, cells, batch.numbers)
-    sites = batch.present.shape[-1]
-    found = logits["found"]
-    present = jnp.pad(batch.present, ((0, 0), (0, found.shape[-1] - sites)), constant_values=True)
-    weight = jnp.where(present, 1.0, ABSENT_WEIGHT)
-    weight = jnp.where(batch.unsure, 0.0, weight)
-    tumour = batch.found[:, :sites].any(axis=1)
-    losses = {
-        "organ": _cross_entropy(logits["organ"], batch.organ).mean(),
-        "part": _mean(_cross_entropy(logits["part"], batch.part), batch.part > 0),
-        "found": _mean(_binary(found, batch.found), weight),
-        "centre": _mean(_binary(logits["centre"][:, 0], batch.centre), tumour),
-    }
-    metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], batch.part, batch.part > 0)}
-    for number, trait in enumerate(TRAITS):
-        value = jnp.maximum(batch.traits[:, number], 0)
-        losses[trait] = _mean(_cross_entropy(logits[trait], value), tumour)
-        metrics[f"{trait}_accuracy"] = _accuracy(logits[trait], value, tumour)
-    own, ill = found[:, :sites], batch.found[:, :sites]
-    healthy = batch.present & ~ill & ~batch.unsure[:, :sites]
-    metrics |= {
-        "loss": sum((LOSS_WEIGHTS[tag] * loss for tag, loss in losses.items()), jnp.zeros(())),
-        **{f"{tag}_loss": loss for tag, loss in losses.items()},
-        "tumour_sensitivity": _mean(own > 0, ill),
-        "tumour_specificity": _mean(own <= 0, healthy),
-        "other_sensitivity": _mean(found[:, sites:] > 0, batch.found[:, sites:]),
-    }
-    return metrics["loss"], metrics
-
-
-def _cross_entropy(logits: Float[Array, "K V"], values: Int[Array, " K"]) -> Float[Array, " K"]:
-    return optax.softmax_cross_entropy_with_integer_labels(logits, values)
-
-
-def _binary(logits: Float[Array, "*K"], values: Bool[Array, "*K"]) -> Float[Array, "*K"]:
-    return optax.sigmoid_binary_cross_entropy(logits, values.astype(jnp.float32))
-
-
-def _accuracy(
-    logits: Float[Array, "K V"], values: Int[Array, " K"], weight: Bool[Array, " K"]
-) -> Float[Array, ""]:
-    return _mean(jnp.argmax(logits, axis=-1) == values, weight)
-
-
-def _mean(values: Num[Array, "*K"] | Bool[Array, "*K"], weight: Array) -> Float[Array, ""]:
-    return jnp.sum(values * weight) / jnp.maximum(jnp.sum(weight), 1)
+    return shown + deviation * jax.random.normal(of_noise, voxels.shape)

@@ -69,7 +69,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
     if config.init:
         params = initial_params(config, tokenizer, params)
-    elif config.encoder.steps:
+    elif config.encoder.alone.steps:
         params |= pretrain_encoder(config, data, workdir)
     trained, frozen = split_trainable(unflatten(params), config.trainable)
     del params  # the step consumes its state: nothing else may hold these arrays
