@@ -42,12 +42,13 @@ def get_config() -> ConfigDict:
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
     config.learning_rate = 8e-3
-    config.rate_scale = ((r"encoder/.*", 0.05), (".*", 1.0))
+    config.rate_scale = ((r"projector/.*", 0.1), (".*", 1.0))
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0
     config.alpha = 1.0
-    config.trainable = ((".*", True),)
+    # The encoder has had its lessons: without its gradient a step costs a third less.
+    config.trainable = ((r"encoder/.*", False), (".*", True))
 
     config.log_every = 10
     config.checkpoint = ConfigDict({"every": 200, "keep": 2})

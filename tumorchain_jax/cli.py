@@ -124,7 +124,7 @@ def _build_parser() -> argparse.ArgumentParser:
     kept.add_argument(
         "--ceiling",
         action="store_true",
-        help="with --data: what a classifier could read where the lesions are, the model unasked",
+        help="with --data: what a linear classifier reads in the tokens, told where lesions are",
     )
     add("--json", action="store_true", help="the score as JSON")
 

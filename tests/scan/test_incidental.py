@@ -9,6 +9,8 @@ from scipy import ndimage
 from tumorchain_jax.scan.incidental import (
     AORTA,
     CALCIFICATION,
+    CHALK_HU,
+    CHALK_MM,
     CYST,
     CYST_HU,
     CYST_MM,
@@ -26,8 +28,6 @@ from tumorchain_jax.scan.incidental import (
     NODE_HU,
     NODE_MM,
     NODES_WITHIN_MM,
-    SPECK_HU,
-    SPECK_MM,
     Finding,
     IncidentalPainter,
     box_around,
@@ -93,7 +93,7 @@ def balls(painters: list[IncidentalPainter]) -> list[Ball]:
 LIMITS = {
     (NODE, "lymph node"): NODE_MM,
     (LOOK_ALIKE, CYST): CYST_MM,
-    (LOOK_ALIKE, CALCIFICATION): SPECK_MM,
+    (LOOK_ALIKE, CALCIFICATION): CHALK_MM,
     (METASTASIS, LIVER): LIVER_METASTASIS_MM,
     (METASTASIS, LUNGS[0]): LUNG_METASTASIS_MM,
     (METASTASIS, LUNGS[1]): LUNG_METASTASIS_MM,
@@ -119,7 +119,7 @@ def test_the_map_shows_the_findings_and_nothing_else(painters, balls):
         assert (p.image == untouched)[p.other_map == 0].all()
 
 
-HU = {"lymph node": NODE_HU, CYST: CYST_HU, CALCIFICATION: SPECK_HU}
+HU = {"lymph node": NODE_HU, CYST: CYST_HU, CALCIFICATION: CHALK_HU}
 
 
 def test_findings_of_a_kind_are_of_its_density(balls):

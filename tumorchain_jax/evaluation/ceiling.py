@@ -113,9 +113,9 @@ def _features(
     config, params = checkpoint.model, jax.device_put(unflatten(checkpoint.params))
     encode = jax.jit(partial(run, TumorChain(config), method="encode"))
     source = ArrayRecordDataSource(shard_paths(folder, "scans"))
-    features = {}
-    for first in tqdm(range(0, len(organs), BATCH_SIZE), "scans", unit=" batches", disable=None):
-        numbers = sorted(organs)[first : first + BATCH_SIZE]
+    features, order = {}, sorted(organs)
+    for first in tqdm(range(0, len(order), BATCH_SIZE), "scans", unit=" batches", disable=None):
+        numbers = order[first : first + BATCH_SIZE]
         scans = [ModelScan.from_bytes(source[number]) for number in numbers]
         images = np.stack([scan.image for scan in scans]).astype(np.float32) / 255
         # A last batch that is not full is filled up: another size would compile anew.
@@ -166,7 +166,7 @@ def learn_to_answer(
     )
     names, numbers = np.unique(answers, return_inverse=True)
     targets = jax.nn.one_hot(numbers, len(names))
-    held = jnp.asarray(np.zeros(len(patients), bool))
+    held = jnp.asarray(held_out(patients))
 
     def held_out_loss(penalty: float) -> float:
         return float(_loss(_fit(inputs, targets, ~held, penalty), inputs, targets, held))

@@ -12,13 +12,13 @@ METASTASIS, NODE, LOOK_ALIKE = 1, 2, 3
 
 LIVER, LUNGS, KIDNEYS, AORTA = 5, (11, 14), (2, 3), 52
 CYST, CALCIFICATION = "cyst", "vascular calcification"
-NODE_HU, CYST_HU, SPECK_HU = 85.0, 4.0, 700.0
-NODE_MM, CYST_MM, SPECK_MM = (18.0, 28.0), (12.0, 20.0), (7.0, 10.0)
+NODE_HU, CYST_HU, CHALK_HU = 85.0, 4.0, 700.0
+NODE_MM, CYST_MM, CHALK_MM = (18.0, 28.0), (12.0, 20.0), (7.0, 10.0)
 LIVER_METASTASIS_MM, LUNG_METASTASIS_MM = (20.0, 34.0), (18.0, 32.0)
 LIVER_METASTASIS_HU, LUNG_METASTASIS_HU = -75.0, 50.0
 NODES_WITHIN_MM = 20.0
 NODE_COUNTS, NODE_ODDS = (0, 1, 2, 3, 5, 6, 8, 9), (0.42, 0.08, 0.13, 0.07, 0.1, 0.06, 0.07, 0.07)
-KEPT_SHARE, FEWEST_VOXELS, TRIES = 0.7, 4, 12
+WHOLE_SHARE, LEAST_VOXELS, TRIES = 0.7, 4, 12
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class IncidentalPainter:
             self._several(LOOK_ALIKE, CYST, site, room, CYST_MM, CYST_HU, (1, 3))
         if self.rng.random() < 0.3:
             room = self.labels == AORTA
-            self._several(LOOK_ALIKE, CALCIFICATION, AORTA, room, SPECK_MM, SPECK_HU, (2, 6))
+            self._several(LOOK_ALIKE, CALCIFICATION, AORTA, room, CHALK_MM, CHALK_HU, (2, 6))
 
     def _several(
         self,
@@ -132,7 +132,7 @@ class IncidentalPainter:
             taken = (self.lesion_map[i, j, k] > 0) | (self.other_map[i, j, k] > 0)
             # Two that touch would look like one.
             ball = whole[inner] & room[i, j, k] & ~ndimage.maximum_filter(taken, 3)
-            if np.count_nonzero(ball) >= max(FEWEST_VOXELS, KEPT_SHARE * np.count_nonzero(whole)):
+            if np.count_nonzero(ball) >= max(LEAST_VOXELS, WHOLE_SHARE * np.count_nonzero(whole)):
                 self.image[i, j, k][ball] = hu
                 self.other_map[i, j, k][ball] = kind
                 x, y, z = (self.affine[:3, :3] @ seat + self.affine[:3, 3]).tolist()
