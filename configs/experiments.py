@@ -19,9 +19,10 @@ encoder and the test patients (from other seeds). What differs from `full`:
 Nano has no language model that was pretrained on text, so LoRA has nothing of that kind to adapt.
 Here both start from the checkpoint of `full` with seed 0 and go on, with the same number of steps,
 on new patients (`config.adaptation`). `lora` freezes the decoder and trains adapters of rank 8 on
-its attention projections; `full-finetuning` trains the whole decoder. Encoder, projector and organ
-classifier are trained in both, since the paper optimizes all of them together (section 3.3). How
-this compares to adapting a pretrained Qwen2.5 it cannot tell.
+its attention projections; `full-finetuning` trains the whole decoder. Projector and classifier are
+trained in both, as in all runs; the encoder, which the paper trains with them (section 3.3), rests
+in all runs, as in `configs/nano.py`. How this compares to adapting a pretrained Qwen2.5 it cannot
+tell.
 """
 
 import runpy

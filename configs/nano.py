@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
 
     config.data = ConfigDict()
     config.data.folder = ""  # empty: WORKDIR/data
-    config.data.phantoms = 2000  # made on the first run; 0 takes the folder as it is
+    config.data.phantoms = 4000  # made on the first run; 0 takes the folder as it is
     config.data.first_seed = 1_000_000
     config.data.length = 768
 
@@ -32,12 +32,12 @@ def get_config() -> ConfigDict:
     config.encoder = ConfigDict(
         {
             "folder": "",
-            "alone": {"steps": 4000, "cuts": 4, "cells": 1024, "learning_rate": 2e-2},
-            "whole": {"steps": 1000, "scans": 8, "learning_rate": 8e-3},
+            "alone": {"steps": 6000, "cuts": 3, "cells": 1024, "learning_rate": 2e-2},
+            "whole": {"steps": 600, "scans": 8, "learning_rate": 8e-3},
         }
     )
 
-    config.steps = 700
+    config.steps = 1200
     config.batch_size = 8
     config.accumulation = 1
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw

@@ -39,8 +39,13 @@ CHANGES: dict[str, dict[str, Any]] = {
         "model/lora/targets": ["decoder/.*/(q|k|v|o)_proj"],
         "model/lora/rank": 8,
         "model/lora/alpha": 16.0,
-        "trainable": [[r".*/lora_[ab]", True], ["decoder/.*", False], [".*", True]],
-        "rate_scale": [[r".*/lora_[ab]", 10.0], ["encoder/.*", 0.05], [".*", 1.0]],
+        "trainable": [
+            [r".*/lora_[ab]", True],
+            ["decoder/.*", False],
+            ["encoder/.*", False],
+            [".*", True],
+        ],
+        "rate_scale": [[r".*/lora_[ab]", 10.0], ["projector/.*", 0.1], [".*", 1.0]],
     },
     "full-finetuning": ADAPTING,
 }
@@ -86,7 +91,7 @@ def test_lora_and_full_finetuning_differ_in_how_the_decoder_is_trained(config: C
         changed = of[name, 0]
         paths = abstract_params(changed.model)
         trained = {path for path in paths if first_match(changed.trainable, path)}
-        rest = {path for path in paths if not path.startswith("decoder/")}
+        rest = {path for path in paths if not path.startswith(("encoder/", "decoder/"))}
         assert rest <= trained
         decoder = {path for path in paths if path.startswith("decoder/")}
         adapters = {path for path in paths if re.search(r"/self_attn/._proj/lora_[ab]$", path)}

@@ -10,11 +10,13 @@ from ml_collections import ConfigDict
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
 from tumorchain_jax.training.encoder import (
     ATTENTION_OUT,
+    GAIN,
     KEPT,
     NOISE,
+    OFFSET,
     add_noise,
-    mirror,
     pretrain_encoder,
+    turn,
 )
 
 
@@ -92,17 +94,30 @@ def test_several_runs_may_share_one_encoder(
     assert not list(tmp_path.glob("[ab]/encoder"))
 
 
-def test_a_cell_is_mirrored_whole_and_gets_noise_of_its_own() -> None:
-    cells = jnp.arange(2 * 4 * 8 * 8, dtype=jnp.uint8).reshape(2, 4, 8, 8)
-    cells = jnp.repeat(cells[:1] // 2, 64, axis=0)
-    of_mirror, of_noise = jax.random.split(jax.random.key(0))
-    seen = np.asarray(add_noise(of_noise, mirror(of_mirror, cells)))
-    assert seen.shape == (64, 4, 8, 8)
-    plain = np.asarray(cells[0], np.float32) / 255
+def test_a_cell_is_turned_whole() -> None:
+    cells = jnp.arange(4 * 8 * 8, dtype=jnp.uint8).reshape(1, 4, 8, 8)
+    seen = np.asarray(turn(jax.random.key(0), jnp.repeat(cells, 200, axis=0)))
+    plain = np.asarray(cells[0])
     mirrored = [plain[::z, ::y, ::x] for z in (1, -1) for y in (1, -1) for x in (1, -1)]
-    nearest = [min(np.abs(cell - view).std() for view in mirrored) for cell in seen]
-    which = {int(np.argmin([np.abs(c - view).std() for view in mirrored])) for c in seen}
-    assert which == set(range(8))
-    deviation = [min((cell - view).std() for view in mirrored) for cell in seen]
-    assert 0 <= min(deviation) < 0.2 * NOISE < 0.8 * NOISE < max(deviation) < 1.1 * NOISE
-    assert max(nearest) < NOISE
+    views = {view.tobytes() for each in mirrored for view in (each, each.swapaxes(1, 2))}
+    assert len(views) == 16
+    assert {cell.tobytes() for cell in seen} == views
+
+
+def test_each_cell_gets_gain_offset_and_noise_of_its_own() -> None:
+    plain = np.linspace(0, 255, 8**3).astype(np.uint8).reshape(8, 8, 8)
+    seen = np.asarray(add_noise(jax.random.key(0), jnp.repeat(plain[None], 300, axis=0)))
+    x = plain.ravel() / 255
+    fits = [np.polyfit(x, cell.ravel(), 1) for cell in seen]
+    gain, offset = np.transpose(fits)
+    noise = [
+        np.std(cell.ravel() - np.polyval(fit, x)) for cell, fit in zip(seen, fits, strict=True)
+    ]
+    for found, (low, high), slack in (
+        (gain, GAIN, 0.03),
+        (offset, OFFSET, 0.02),
+        (noise, NOISE, 0.01),
+    ):
+        tenth = (high - low) / 10
+        assert low - slack <= min(found) < low + tenth + slack
+        assert high - tenth - slack < max(found) <= high + slack

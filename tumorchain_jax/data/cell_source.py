@@ -131,6 +131,7 @@ def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) ->
         "found": found > enough,
         "unsure": (found > 0) & (found <= enough),
         "centre": _centres(lesions, grid),
+        "place": _places(grid),
         "traits": np.tile(scan.traits[1:].astype(np.int32), (len(cells), 1)),
     }
 
@@ -151,6 +152,12 @@ def draw_cells(cut: Cells, rng: np.random.Generator) -> Cells:
     )
     numbers = np.concatenate([np.flatnonzero(ill), healthy[:HEALTHY_CELLS], rest[:OTHER_CELLS]])
     return {name: values[numbers] for name, values in cut.items()}
+
+
+def _places(grid: tuple[int, int, int]) -> np.ndarray:
+    """Float32 `[N, 3]`: where each cell lies along D, H, W, from -1 to 1."""
+    index = np.moveaxis(np.indices(grid), 0, -1).reshape(-1, 3)
+    return (2 * index / np.maximum(np.array(grid) - 1, 1) - 1).astype(np.float32)
 
 
 def _centres(lesions: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:

@@ -82,7 +82,7 @@ def plan(config: ConfigDict) -> list[Run]:
         "lora": adaptation
         | {
             "model": replace(model, lora=ATTENTION),
-            "trainable": ((ADAPTERS, True), (r"decoder/.*", False), (".*", True)),
+            "trainable": ((ADAPTERS, True), (r"decoder/.*", False), *config.trainable),
             # An adapter bears a greater rate than the weights it stands in for.
             "rate_scale": ((ADAPTERS, 10.0), *config.rate_scale),
         },

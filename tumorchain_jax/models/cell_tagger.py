@@ -1,9 +1,9 @@
-"""What teaches a small encoder to see before it learns to speak: tags for cells shown alone.
+"""What teaches a small encoder to see before it learns to speak: tags for what each cell holds.
 
 M3D's encoder comes pretrained on 120,000 image-text pairs (M3D-CLIP). A model as small as nano, on
 a few thousand digital patients, instead learns from their label maps what each cell holds. A cell
 alone is a volume of one patch, so nearly all time goes to the cells that matter; the encoder's
-attention meets the other cells later, in the whole model. The heads are dropped afterwards. Ours,
+attention meets the other cells in the lesson after that. The heads are dropped afterwards. Ours,
 not the paper's.
 
 Shape letters: B volumes, N cells of each, K cells from anywhere.

@@ -32,8 +32,8 @@ from tumorchain_jax.training.tags import VALUES, Tags, tag_loss
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
 ALONE, WHOLE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
 KEPT = ("encoder/", "projector/")
-# Of a window's width: the most that is added to a scan's own noise.
-NOISE = 0.06
+# Of a window's width: the least and the most that is added, and by what contrast is multiplied.
+NOISE, OFFSET, GAIN = (0.0, 0.06), (-0.04, 0.04), (0.9, 1.1)
 
 Params = dict[str, Any]
 """Parameters by path."""
@@ -56,8 +56,8 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> Params:
     encoder, seed = config.model.encoder, config.seed
 
     def tag_cells(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
-        of_mirror, of_noise = jax.random.split(key)
-        cells = add_noise(of_noise, mirror(of_mirror, batch["cells"]))
+        of_turn, of_noise = jax.random.split(key)
+        cells = add_noise(of_noise, turn(of_turn, batch["cells"]))
         return tag_alone(model, params, cells, batch["numbers"])
 
     def tag_scans(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
@@ -129,19 +129,22 @@ def _batch(cells: Cells) -> Batch:
     return {**shown, "tags": tags}
 
 
-def mirror(key: Array, cells: Num[Array, "K p q r"]) -> Num[Array, "K p q r"]:
-    """Cells, each mirrored along axes of its own, so that none is learned by heart."""
-    mirrored = jax.random.bernoulli(key, 0.5, (3, len(cells), 1, 1, 1))
+def turn(key: Array, cells: Num[Array, "K p q q"]) -> Num[Array, "K p q q"]:
+    """Cells, each mirrored and turned in the slice at random, so that none is learned by heart."""
+    drawn = jax.random.bernoulli(key, 0.5, (4, len(cells), 1, 1, 1))
     for axis in range(3):
-        cells = jnp.where(mirrored[axis], jnp.flip(cells, axis + 1), cells)
-    return cells
+        cells = jnp.where(drawn[axis], jnp.flip(cells, axis + 1), cells)
+    return jnp.where(drawn[3], cells.swapaxes(2, 3), cells)
 
 
 def add_noise(key: Array, voxels: Num[Array, "K p q r"]) -> Float[Array, "K p q r"]:
-    """Intensities in [0, 1] with noise, as strong as falls to each cell (or scan)."""
+    """Intensities in [0, 1], each cell (or scan) with gain, offset and noise of its own."""
     shown = voxels.astype(jnp.float32)
     if jnp.issubdtype(voxels.dtype, jnp.integer):
         shown /= 255
-    of_level, of_noise = jax.random.split(key)
-    deviation = NOISE * jax.random.uniform(of_level, (len(voxels), 1, 1, 1))
-    return shown + deviation * jax.random.normal(of_noise, voxels.shape)
+    *of_each, of_noise = jax.random.split(key, 4)
+    gain, offset, deviation = (
+        jax.random.uniform(own, (len(voxels), 1, 1, 1), minval=low, maxval=high)
+        for own, (low, high) in zip(of_each, (GAIN, OFFSET, NOISE), strict=True)
+    )
+    return gain * shown + offset + deviation * jax.random.normal(of_noise, voxels.shape)

@@ -24,10 +24,10 @@ TRAITS = {
     "border": len(BORDERS),
     "other": len(OTHER_TRAITS),
 }
-VALUES = {"organ": len(ORGANS), "part": len(PARTS) + 1, "found": len(DIGESTIVE) + 3, "centre": 1}
-VALUES |= TRAITS
+VALUES = {"organ": len(ORGANS), "part": len(PARTS) + 1, "found": len(DIGESTIVE) + 3}
+VALUES |= {"centre": 1, "place": 3} | TRAITS
 """Tag -> how many logits it has."""
-LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5}
+LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5, "place": 1.0}
 LOSS_WEIGHTS |= {"density": 0.2, "shape": 0.6, "border": 0.6, "other": 0.6}
 
 
@@ -41,6 +41,8 @@ class Tags(NamedTuple):
             metastasis, of a node, of what looks alike.
         unsure: whether it holds a few.
         centre: whether the middle of a lesion lies in it.
+        place: where it lies in the token grid, along each axis from -1 to 1. Nothing else keeps the
+            features from forgetting that.
         traits: the numbers of the tumour's traits, as in `TRAITS`; -1 without a tumour.
     """
 
@@ -50,6 +52,7 @@ class Tags(NamedTuple):
     found: Bool[Array, "*K F"]
     unsure: Bool[Array, "*K F"]
     centre: Bool[Array, "*K"]
+    place: Float[Array, "*K 3"]
     traits: Int[Array, "*K 4"]
 
 
@@ -78,6 +81,7 @@ def tag_loss(logits: dict[str, Array], tags: Tags) -> tuple[Float[Array, ""], Me
         "part": _mean(_cross_entropy(logits["part"], tags.part), parted),
         "found": _mean(_binary(found, tags.found), weight),
         "centre": _mean(_binary(logits["centre"][:, 0], tags.centre), tumour),
+        "place": _mean(jnp.mean((logits["place"] - tags.place) ** 2, axis=1), counts),
     }
     metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], tags.part, parted)}
     for number, trait in enumerate(TRAITS):
