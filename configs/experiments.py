@@ -32,11 +32,10 @@ from ml_collections import ConfigDict
 
 
 def get_config() -> ConfigDict:
-    """`configs/nano.py` with a smaller budget, and what only experiments have."""
+    """`configs/nano.py` with fewer steps, and what only experiments have."""
     config = runpy.run_path(str(Path(__file__).with_name("nano.py")))["get_config"]()
     config.unlock()
-    config.data.phantoms = 1000
-    config.steps = 500
+    config.steps = 400
     config.seeds = 3  # of full and of without-...; the others have one
     config.test = ConfigDict({"phantoms": 200, "first_seed": 3_000_000})
     config.adaptation = ConfigDict(
