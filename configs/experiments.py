@@ -35,7 +35,7 @@ def get_config() -> ConfigDict:
     """`configs/nano.py` with fewer steps, and what only experiments have."""
     config = runpy.run_path(str(Path(__file__).with_name("nano.py")))["get_config"]()
     config.unlock()
-    config.steps = 400
+    config.steps = 300
     config.seeds = 3  # of full and of without-...; the others have one
     config.test = ConfigDict({"phantoms": 200, "first_seed": 3_000_000})
     config.adaptation = ConfigDict(

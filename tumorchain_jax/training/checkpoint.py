@@ -115,7 +115,9 @@ def export(
     try:
         (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
-        save_file(arrays, part / "model.safetensors", metadata={"format": "np"})
+        weights = part / "model.safetensors"
+        save_file(arrays, weights, metadata={"format": "np"})
+        weights.chmod((part / "config.json").stat().st_mode)  # else for its owner's eyes alone
         tokenizer.save(part)
     except BaseException:
         shutil.rmtree(part)
