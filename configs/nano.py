@@ -47,7 +47,7 @@ def get_config() -> ConfigDict:
     config.weight_decay = 0.0
     config.clip_norm = 1.0
     config.alpha = 1.0
-    # The encoder has had its lessons: without its gradient a step costs a third less.
+    # The encoder has had its lessons: the others learn to read it.
     config.trainable = ((r"encoder/.*", False), (".*", True))
 
     config.log_every = 10

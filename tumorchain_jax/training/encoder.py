@@ -130,7 +130,7 @@ def _batch(cells: Cells) -> Batch:
 
 
 def turn(key: Array, cells: Num[Array, "K p q q"]) -> Num[Array, "K p q q"]:
-    """Cells, each mirrored and turned in the slice at random, so that none is learned by heart."""
+    """Cells (square in the slice) mirrored and turned, so that none is learned by heart."""
     drawn = jax.random.bernoulli(key, 0.5, (4, len(cells), 1, 1, 1))
     for axis in range(3):
         cells = jnp.where(drawn[axis], jnp.flip(cells, axis + 1), cells)
