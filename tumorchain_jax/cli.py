@@ -142,6 +142,18 @@ def _build_parser() -> argparse.ArgumentParser:
     phantoms.add_argument("--seed", type=int, default=0, help="of the first")
     phantoms.add_argument("--json", action="store_true", help="what was done as JSON")
 
+    convert = command("convert", _convert, "Published weights in, PyTorch weights out")
+    add = convert.add_argument
+    add("what", choices=["import", "export", "inspect", "verify"])
+    add("-i", "--input", type=Path, required=True, metavar="SRC", help="folder of weights")
+    add(
+        "-o", "--output", type=Path, metavar="DST", help="new folder; of verify, the one to compare"
+    )
+    add("--base", type=Path, metavar="DIR", help="of an adapter: the model that it was made for")
+    add("--adapter", type=Path, metavar="DIR", help="of an export: imported, to be merged in")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: as it is")
+    add("--json", action="store_true", help="what was done or found as JSON")
+
     bench = command("bench", _bench, "Where the time goes on this machine")
     bench.add_argument("what", choices=["data", "step"], help="phantoms, or a training step")
     bench.add_argument("--config", type=Path, help="of the step")
@@ -364,6 +376,21 @@ def _phantoms(options: argparse.Namespace) -> int:
         print(f"{speed} volumes a second per core")
     print(NOTICE)
     return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    from tumorchain_jax.convert.command import convert, text
+
+    facts = convert(
+        options.what,
+        options.input,
+        options.output,
+        options.dtype,
+        options.base,
+        options.adapter,
+    )
+    print(json.dumps(facts) if options.json else text(facts))
+    return 0 if facts.get("same", True) else 1
 
 
 def _bench(options: argparse.Namespace) -> int:

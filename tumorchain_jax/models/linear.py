@@ -5,14 +5,17 @@ rest of the tree keeps its names, with or without LoRA.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
+
+from tumorchain_jax.path_rules import first_match
 
 
 @dataclass(frozen=True)
@@ -23,20 +26,46 @@ class LoRA:
         targets: regexes over a layer's path, e.g. `.*/(q_proj|v_proj)`; any may match.
         rank: columns of A, rows of B.
         alpha: the adapter's output is scaled by alpha / rank.
+        rslora: by alpha / sqrt(rank) instead (Kalajdzievski 2023).
+        ranks, alphas: (regex over a layer's path, its own rank or alpha); the first that matches.
     """
 
     targets: tuple[str, ...]
     rank: int = 16
     alpha: float = 32.0
+    rslora: bool = False
+    ranks: tuple[tuple[str, int], ...] = ()
+    alphas: tuple[tuple[str, float], ...] = ()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "LoRA":
+        """The inverse of `dataclasses.asdict`; lists from JSON become tuples.
+
+        Raises:
+            TypeError: a field is unknown or missing.
+        """
+        return cls(**{name: _tuples(value) for name, value in values.items()})
 
     def adapts(self, path: str) -> bool:
         """Whether the layer at `path` carries an adapter."""
         return any(re.fullmatch(target, path) for target in self.targets)
 
-    @property
-    def scale(self) -> float:
-        """What B(A(x)) is multiplied by."""
-        return self.alpha / self.rank
+    def rank_of(self, path: str) -> int:
+        """The rank of the layer at `path`."""
+        return first_match((*self.ranks, (".*", self.rank)), path)
+
+    def alpha_of(self, path: str) -> float:
+        """The alpha of the layer at `path`."""
+        return first_match((*self.alphas, (".*", self.alpha)), path)
+
+    def scale_of(self, path: str) -> float:
+        """What B(A(x)) of the layer at `path` is multiplied by."""
+        rank = self.rank_of(path)
+        return self.alpha_of(path) / (rank**0.5 if self.rslora else rank)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def logical(init: nn.initializers.Initializer, *axes: str | None) -> nn.initializers.Initializer:
@@ -72,13 +101,16 @@ class Linear(nn.Module):
         if self.use_bias:
             zeros = logical(nn.initializers.zeros, axis_out)
             y += self.param("bias", zeros, (self.features,)).astype(self.dtype)
-        if self.lora is not None and self.lora.adapts("/".join(self.path)):
+        path = "/".join(self.path)
+        if self.lora is not None and self.lora.adapts(path):
+            rank = self.lora.rank_of(path)
             # A as PEFT draws it (Kaiming uniform, a = sqrt 5), B zero: the adapter starts silent.
             init_a = logical(_kaiming_uniform, axis_in, "lora_rank")
             init_b = logical(nn.initializers.zeros, "lora_rank", axis_out)
-            lora_a = self.param("lora_a", init_a, (x.shape[-1], self.lora.rank))
-            lora_b = self.param("lora_b", init_b, (self.lora.rank, self.features))
-            y += (x @ lora_a.astype(self.dtype)) @ lora_b.astype(self.dtype) * self.lora.scale
+            lora_a = self.param("lora_a", init_a, (x.shape[-1], rank))
+            lora_b = self.param("lora_b", init_b, (rank, self.features))
+            low = (x @ lora_a.astype(self.dtype)) @ lora_b.astype(self.dtype)
+            y += low * self.lora.scale_of(path)
         return y
 
 

@@ -86,12 +86,13 @@ class TumorChainConfig:
             TypeError: a field is unknown or missing.
         """
         parts = {"encoder": ViT3DConfig, "decoder": Qwen2Config, "projector": ProjectorConfig}
-        parts |= {"lora": LoRA}
         fields: dict[str, Any] = dict(values)
         for name, part in parts.items():
             if fields.get(name) is not None:
                 plain = {k: tuple(v) if isinstance(v, list) else v for k, v in fields[name].items()}
                 fields[name] = part(**plain)
+        if fields.get("lora") is not None:
+            fields["lora"] = LoRA.from_dict(fields["lora"])
         return cls(**fields)
 
 

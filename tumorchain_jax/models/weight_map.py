@@ -18,20 +18,35 @@ from tumorchain_jax.path_rules import flatten, unflatten
 
 
 class Transform(NamedTuple):
-    """A change of layout and its inverse, for the weights of one layer."""
+    """A change of layout and its inverse, for the weights of one layer.
+
+    Attributes:
+        rows: the axis of ours along which their rows (their first axis) lie.
+    """
 
     to_ours: Callable[[np.ndarray], np.ndarray]
     from_ours: Callable[[np.ndarray], np.ndarray]
+    rows: int
 
 
-KEEP = Transform(lambda x: x, lambda x: x)
+KEEP = Transform(lambda x: x, lambda x: x, 0)
 # PyTorch keeps the weight of a linear layer as (outputs, inputs); ours is (inputs, outputs).
-TRANSPOSE = Transform(np.transpose, np.transpose)
+TRANSPOSE = Transform(np.transpose, np.transpose, -1)
 
 Table = Sequence[tuple[str, str, Transform]]
+Renames = Sequence[tuple[str, str]]
+"""(regex over one of their keys, the name that a table has for it): other spellings of a key."""
 
 
-class _Source(NamedTuple):
+def canonical(renames: Renames, key: str) -> str:
+    """The spelling of a key that the table knows; the first regex that matches all of it wins."""
+    for pattern, name in renames:
+        if match := re.fullmatch(pattern, key):
+            return match.expand(name)
+    return key
+
+
+class Source(NamedTuple):
     """What one parameter is made of: one key, or one a layer when it is `stacked`."""
 
     keys: list[str]
@@ -39,8 +54,12 @@ class _Source(NamedTuple):
     transform: Transform
 
 
-def _sources(table: Table, flat: Mapping[str, Any]) -> dict[str, _Source]:
-    """The source of every parameter in `flat` ({path: anything with a shape})."""
+def sources(table: Table, flat: Mapping[str, Any]) -> dict[str, Source]:
+    """The source of every parameter in `flat` ({path: anything with a shape}).
+
+    Raises:
+        ValueError: the table does not name every parameter once, or uses a key twice.
+    """
     found = {}
     for path, leaf in flat.items():
         rows = [
@@ -54,7 +73,7 @@ def _sources(table: Table, flat: Mapping[str, Any]) -> dict[str, _Source]:
         stacked = "{layer}" in key
         layers = range(leaf.shape[0]) if stacked else [0]
         keys = [key.replace("{layer}", str(layer)) for layer in layers]
-        found[path] = _Source(keys, stacked, transform)
+        found[path] = Source(keys, stacked, transform)
     uses = Counter(key for source in found.values() for key in source.keys)
     if twice := sorted(key for key, count in uses.items() if count > 1):
         raise ValueError(f"keys that the table uses twice: {twice}")
@@ -80,13 +99,13 @@ def to_ours(
             itself does not name every parameter once.
     """
     flat = flatten(like)
-    sources = _sources(table, flat)
-    wanted = {key for source in sources.values() for key in source.keys}
+    made_of = sources(table, flat)
+    wanted = {key for source in made_of.values() for key in source.keys}
     unused = {key for key in theirs if any(re.fullmatch(pattern, key) for pattern in ignore)}
     problems = [f"missing {key}" for key in sorted(wanted - theirs.keys())]
     problems += [f"unexpected {key}" for key in sorted(theirs.keys() - wanted - unused)]
     ours = {}
-    for path, (keys, stacked, transform) in sources.items():
+    for path, (keys, stacked, transform) in made_of.items():
         layers = {key: transform.to_ours(theirs[key]) for key in keys if key in theirs}
         shape = flat[path].shape[1:] if stacked else flat[path].shape
         wrong = {key: layer.shape for key, layer in layers.items() if layer.shape != shape}
@@ -102,7 +121,7 @@ def from_ours(table: Table, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Our parameter tree under their keys and in their layout: the inverse of `to_ours`."""
     flat = flatten(tree)
     theirs = {}
-    for path, (keys, stacked, transform) in _sources(table, flat).items():
+    for path, (keys, stacked, transform) in sources(table, flat).items():
         value = np.asarray(flat[path])
         for key, layer in zip(keys, value if stacked else [value], strict=True):
             theirs[key] = np.ascontiguousarray(transform.from_ours(layer))

@@ -29,7 +29,11 @@ CACHE_PARTS = 6
 
 @dataclass(frozen=True)
 class Qwen2Config:
-    """Sizes of the decoder, named as in Qwen2.5's config.json."""
+    """Sizes of the decoder, named as in Qwen2.5's config.json.
+
+    Attributes:
+        attention_bias: q, k and v have a bias, as in Qwen2; without it the block is Llama's.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -41,6 +45,7 @@ class Qwen2Config:
     tie_word_embeddings: bool
     rope_theta: float = 1e6
     rms_norm_eps: float = 1e-6
+    attention_bias: bool = True
 
 
 QWEN2_5_3B = Qwen2Config(
@@ -178,7 +183,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with biased q, k, v and rotary positions."""
+    """Grouped-query attention with rotary positions."""
 
     config: Qwen2Config
     lora: LoRA | None = None
@@ -198,7 +203,8 @@ class Attention(nn.Module):
         E = config.head_dim
 
         def project(name: str, heads: int) -> Float[Array, "B T H E"]:
-            linear = Linear(heads * E, ("embed", "heads"), True, self.lora, self.dtype, name=name)
+            rest = (config.attention_bias, self.lora, self.dtype)
+            linear = Linear(heads * E, ("embed", "heads"), *rest, name=name)
             return linear(x).reshape(B, T, heads, E)
 
         q = rotate(project("q_proj", config.num_attention_heads), positions, config.rope_theta)
@@ -298,7 +304,7 @@ class Decoder(nn.Module):
             )(config, *rest)
         self.norm = RMSNorm(config.rms_norm_eps, self.dtype)
         if not config.tie_word_embeddings:
-            self.lm_head = Linear(config.vocab_size, ("embed", "vocab"), dtype=self.dtype)
+            self.lm_head = Linear(config.vocab_size, ("embed", "vocab"), False, *rest)
 
     def embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T K"]:
         """Token ids -> embeddings."""

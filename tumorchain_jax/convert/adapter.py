@@ -1,0 +1,188 @@
+"""A LoRA adapter as PEFT writes it: `adapter_config.json` and `adapter_model.safetensors`.
+
+Which tensors there must be follows from the configuration and the base model, so an adapter that
+is cut short is refused. Layers of a stack that have no adapter hold zeros, which add nothing. Ours
+are stacked, so all layers of one projection must have the same rank and scale.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tumorchain_jax.convert.family import Family, Shapes, decoder_shapes, under
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.models.qwen2 import convert as qwen2
+from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.models.weight_map import sources
+
+STEM = "adapter_model"
+CONFIG = "adapter_config.json"
+PREFIX = "base_model.model."
+UNSUPPORTED = (
+    *("use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias", "layer_replication"),
+    *("target_parameters", "trainable_token_indices", "alora_invocation_tokens", "velora_config"),
+    *("monteclora_config", "kasa_config", "arrow_config"),
+)
+"""What PEFT can do beside plain LoRA."""
+
+
+def read_adapter(
+    path: Path, fields: Mapping[str, Any], base: Qwen2Config, keys: Iterable[str]
+) -> Family:
+    """The family of an adapter.
+
+    Args:
+        path: of its configuration, named in errors.
+        fields: what that holds.
+        base: what it adapts.
+        keys: of its tensors, for how they spell a module's name.
+
+    Raises:
+        InputError: it is no plain LoRA; or layers of one projection differ in rank or scale.
+    """
+    _check_plain(path, fields)
+    spelling = "model.language_model." if any(".language_model." in key for key in keys) else ""
+    names = _module_names(base, spelling)
+    adapted: dict[str, list[int]] = {}
+    ranks: dict[str, int] = {}
+    alphas: dict[str, float] = {}
+    for (module, layer), name in names.items():
+        if not _is_target(fields, name, is_head=module == "lm_head"):
+            continue
+        rank = _by_pattern(fields, "rank_pattern", "r", name)
+        alpha = _by_pattern(fields, "alpha_pattern", "lora_alpha", name)
+        adapted.setdefault(module, []).append(layer)
+        if (ranks.setdefault(module, rank), alphas.setdefault(module, alpha)) != (rank, alpha):
+            found = f"{rank} and {alpha} for {name}, others of {module} differ"
+            expected = "one rank and one alpha for all layers of a projection"
+            raise InputError(path, "rank_pattern", found, expected, "merge it with PEFT first")
+    if not adapted:
+        found, expected = repr(fields.get("target_modules")), "linear layers of the base"
+        raise InputError(path, "target_modules", found, expected, "name the base it was made for")
+    lora = LoRA(
+        tuple(_anywhere(module) for module in adapted),
+        fields["r"],
+        float(fields["lora_alpha"]),
+        bool(fields.get("use_rslora")),
+        tuple((_anywhere(m), rank) for m, rank in ranks.items() if rank != fields["r"]),
+        tuple((_anywhere(m), a) for m, a in alphas.items() if a != fields["lora_alpha"]),
+    )
+    shapes = decoder_shapes(base, lora)
+    saved = _saved(fields, shapes)
+    kept = {
+        path: shape
+        for path, shape in shapes.items()
+        if path.endswith(("/lora_a", "/lora_b")) or path in saved
+    }
+    saved_table = [(pattern, PREFIX + key, change) for pattern, key, change in qwen2.TABLE]
+    config = {"decoder": asdict(base), "lora": asdict(lora)}
+    return Family(
+        "peft",
+        config,
+        under("decoder", (*qwen2.LORA_TABLE, *saved_table)),
+        {f"decoder/{path}": shape for path, shape in kept.items()},
+        qwen2.LORA_RENAMES,
+        (re.escape(PREFIX) + r"visual\..*",),
+        absent=_absent(adapted, base),
+    )
+
+
+def _check_plain(path: Path, fields: Mapping[str, Any]) -> None:
+    if fields.get("peft_type") != "LORA":
+        raise InputError(path, "peft_type", repr(fields.get("peft_type")), "'LORA'", "merge it")
+    for name in UNSUPPORTED:
+        if fields.get(name):
+            mend = "merge it with PEFT first"
+            raise InputError(path, name, repr(fields[name]), "plain LoRA, without it", mend)
+    if fields.get("bias", "none") != "none":
+        raise InputError(path, "bias", repr(fields["bias"]), "'none'", "merge it with PEFT first")
+    for name, kind in (("r", int), ("lora_alpha", int | float)):
+        if not isinstance(fields.get(name), kind) or fields[name] <= 0:
+            found = repr(fields.get(name, "no such field"))
+            raise InputError(path, name, found, "a number", "complete it")
+
+
+def _module_names(base: Qwen2Config, spelling: str) -> dict[tuple[str, int], str]:
+    """{(our module, layer): its name in PyTorch} of all linear layers."""
+    linear = [path.rpartition("/")[0] for path in decoder_shapes(base) if path.endswith("/kernel")]
+    names = {}
+    for module in linear:
+        stack, _, inner = module.partition("/")
+        if stack == "layers":
+            dotted = inner.replace("/", ".")
+            for layer in range(base.num_hidden_layers):
+                names[module, layer] = f"{spelling or 'model.'}layers.{layer}.{dotted}"
+        else:
+            names[module, 0] = module
+    return names
+
+
+def _ends(name: str, module: str) -> bool:
+    return name == module or name.endswith(f".{module}")
+
+
+def _is_target(fields: Mapping[str, Any], name: str, is_head: bool) -> bool:
+    """PEFT's rule (tuners_utils.check_target_module_exists)."""
+    excluded, targets = fields.get("exclude_modules") or [], fields.get("target_modules") or []
+    if isinstance(excluded, str) and re.fullmatch(excluded, name):
+        return False
+    if not isinstance(excluded, str) and any(_ends(name, module) for module in excluded):
+        return False
+    if any(re.match(rf"(^|.*\.){m}($|\..*)", name) for m in fields.get("modules_to_save") or []):
+        return False
+    if targets == "all-linear":
+        return not is_head
+    if isinstance(targets, str):
+        return re.fullmatch(targets, name) is not None
+    layers = fields.get("layers_to_transform")
+    if isinstance(layers, int) or layers:
+        number = re.match(r".*?\.layers\.(\d+)\.", name)
+        chosen = [layers] if isinstance(layers, int) else layers
+        if number is None or int(number[1]) not in chosen:
+            return False
+    return any(_ends(name, module) for module in targets)
+
+
+def _by_pattern(fields: Mapping[str, Any], patterns: str, default: str, name: str) -> Any:
+    for pattern, value in (fields.get(patterns) or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", name):
+            return value
+    return fields[default]
+
+
+def _anywhere(module: str) -> str:
+    """A regex over our paths: of the decoder alone or in the whole, stacked or unrolled."""
+    return f"(.*/)?{module.replace('layers/', r'layers(_[0-9]+)?/', 1)}"
+
+
+def _saved(fields: Mapping[str, Any], shapes: Shapes) -> set[str]:
+    """Our parameters that the adapter replaces whole (`modules_to_save`)."""
+    like = {
+        path: jax.ShapeDtypeStruct(shape, jnp.float32)
+        for path, shape in shapes.items()
+        if not path.endswith(("/lora_a", "/lora_b"))
+    }
+    return {
+        path
+        for path, source in sources(qwen2.TABLE, like).items()
+        for module in fields.get("modules_to_save") or []
+        if any(re.match(rf"(^|.*\.){re.escape(module)}\.", key) for key in source.keys)
+    }
+
+
+def _absent(adapted: Mapping[str, list[int]], base: Qwen2Config) -> tuple[str, ...]:
+    """Canonical keys that are not there: those of layers without an adapter."""
+    keys = []
+    for module, layers in adapted.items():
+        _, _, inner = module.partition("/")
+        for layer in set(range(base.num_hidden_layers)) - {*layers}:
+            dotted = inner.replace("/", ".")
+            for part in "AB":
+                keys.append(f"{PREFIX}model.layers.{layer}.{dotted}.lora_{part}.weight")
+    return tuple(keys)

@@ -1,0 +1,99 @@
+"""An imported folder -> the folder that it came from, for PyTorch."""
+
+import hashlib
+import json
+import shutil
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from tumorchain_jax.convert.imported import SOURCE, Entry, Imported
+from tumorchain_jax.convert.merge import Merged
+from tumorchain_jax.convert.output import appearing
+from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter
+
+DTYPE_FIELDS = ("dtype", "torch_dtype")
+"""What newer and older transformers call it in config.json."""
+
+
+def export_folder(
+    source: Path, output: Path, dtype: str | None = None, adapter: Path | None = None
+) -> dict[str, str]:
+    """Write the tensors of an imported folder as PyTorch had them, and its other files.
+
+    Args:
+        dtype: of all tensors; None gives each its own again.
+        adapter: an imported adapter, to be merged into the weights.
+
+    Returns:
+        the hash of each tensor that was written, by key.
+
+    Raises:
+        InputError: it is no imported folder, or damaged; the adapter is of another base; the output
+            is there.
+    """
+    imported = Imported(source)
+    weights = Merged(imported, adapter) if adapter else imported
+    with appearing(output) as part:
+        hashes = _write(imported, weights, part, dtype)
+        for path in (source / SOURCE).iterdir():
+            shutil.copyfile(path, part / path.name)
+        if dtype and (part / "config.json").is_file():
+            _name_dtype(part / "config.json", dtype)
+    return hashes
+
+
+def _write(
+    imported: Imported, weights: Imported | Merged, part: Path, dtype: str | None
+) -> dict[str, str]:
+    files = {
+        file: [*entries]
+        for file, entries in groupby(imported.entries.values(), key=lambda entry: entry.file)
+    }
+    total = sum(entry.nbytes for entry in imported.entries.values())
+    hashes = {}
+    where = {}
+    with tqdm(total=total, desc="export", unit="B", unit_scale=True, disable=None) as bar:
+        for file, entries in files.items():
+            name = Path(file).with_suffix(".safetensors").name
+            specs = {e.key: (_dtype(e, dtype), e.shape) for e in entries}
+            with (part / name).open("w+b") as stream:
+                writer = TensorWriter(stream, specs)
+                for entry in entries:
+                    hashes[entry.key] = _write_one(weights, entry, writer, specs[entry.key][0])
+                    where[entry.key] = name
+                    bar.update(entry.nbytes)
+    if len(files) > 1:
+        sizes = sum(path.stat().st_size for path in part.glob("*.safetensors"))
+        index = {"metadata": {"total_size": sizes}, "weight_map": where}
+        (part / INDEX.format(stem="model")).write_text(json.dumps(index, indent=2) + "\n")
+    return hashes
+
+
+def _dtype(entry: Entry, dtype: str | None) -> np.dtype:
+    if dtype is None or not np.issubdtype(entry.dtype, np.inexact):
+        return entry.dtype
+    return next(each for each in DTYPES.values() if each.name == dtype)
+
+
+def _write_one(
+    weights: Imported | Merged, entry: Entry, writer: TensorWriter, dtype: np.dtype
+) -> str:
+    """Its hash."""
+    digest, offset = hashlib.sha256(), 0
+    for _, values in weights.pieces(entry.key):
+        values = np.ascontiguousarray(values, dtype)
+        digest.update(values.reshape(-1).view(np.uint8).data)
+        writer.write(entry.key, offset, values)
+        offset += values.nbytes
+    return digest.hexdigest()
+
+
+def _name_dtype(path: Path, dtype: str) -> None:
+    """transformers loads weights as what the configuration says, not as what the file has."""
+    fields = json.loads(path.read_text())
+    for values in (fields, fields.get("text_config", {}), fields.get("vision_config", {})):
+        values |= {name: dtype for name in DTYPE_FIELDS if name in values}
+    path.write_text(json.dumps(fields, indent=2) + "\n")

@@ -1,0 +1,236 @@
+"""Published weights -> an imported folder, a piece of a tensor at a time.
+
+What is being written lies in a hidden folder beside the output, with a journal of the tensors that
+are done. An import that was stopped goes on from there if the source is still the same; one that
+failed leaves nothing. The output appears by rename.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TextIO
+
+import ml_dtypes
+import numpy as np
+from tqdm import tqdm
+
+from tumorchain_jax import NOTICE, __version__
+from tumorchain_jax.convert.family import Family, Match, match
+from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, write_manifest
+from tumorchain_jax.convert.orbax_folder import OrbaxFolder
+from tumorchain_jax.convert.output import part_of
+from tumorchain_jax.convert.pickles import SUFFIXES
+from tumorchain_jax.convert.recognise import open_source
+from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter
+from tumorchain_jax.errors import InputError
+
+JOURNAL = "journal.jsonl"
+WEIGHTS = (".safetensors", ".gguf", *SUFFIXES)
+COPIED = 32 * 2**20
+"""Bytes; a file of the source that is larger is none of its small companions."""
+EXPONENT = {
+    np.dtype(ml_dtypes.bfloat16): (np.uint16, 0x7F80),
+    np.dtype(np.float16): (np.uint16, 0x7C00),
+    np.dtype(np.float32): (np.uint32, 0x7F800000),
+}
+"""The bits that are all set in infinities and NaNs."""
+
+
+def import_folder(
+    source: Path, output: Path, dtype: str | None = None, base: Path | None = None
+) -> list[Entry]:
+    """Convert a folder of published weights.
+
+    Args:
+        source: a Hugging Face folder of Qwen2, Qwen2.5-VL or Llama; M3D's encoder; an adapter.
+        output: must not be there yet.
+        dtype: of our arrays; None keeps what each tensor has.
+        base: of an adapter: the folder of its model, or what was imported from it.
+
+    Returns:
+        what became of each tensor.
+
+    Raises:
+        InputError: it cannot be read, is of no known family, does not fit its configuration, has a
+            number that is not finite; there is no room; the output is there.
+    """
+    part = part_of(output)
+    with open_source(source, base) as (tensors, family):
+        matched = match(source, family, tensors, dtype)
+        try:
+            entries = _fill(part, source, tensors, family, matched, dtype)
+            part.rename(output)
+        except Exception:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    return entries
+
+
+def _fill(
+    part: Path,
+    source: Path,
+    tensors: Mapping[str, Tensor],
+    family: Family,
+    matched: Match,
+    dtype: str | None,
+) -> list[Entry]:
+    """Write all that an imported folder holds."""
+    wanted = {
+        key: tensor
+        for key, tensor in tensors.items()
+        if key in matched.places or key in matched.carried
+    }
+    _check_room(part, sum(tensor.nbytes for tensor in wanted.values()))
+    done = _resume(part, _fingerprint(source, tensors, family, dtype))
+    _write(part, wanted, matched, done)
+    _check_copies(source, family, done)
+    entries = [
+        Entry(key, t.file.name, t.dtype, t.shape, done[key], matched.places.get(key))
+        for key, t in wanted.items()
+    ]
+    (part / "config.json").write_text(json.dumps({"model": family.config}, indent=1) + "\n")
+    facts = {
+        "tool": f"tumorchain_jax {__version__}",
+        "notice": NOTICE,
+        "companions": _copy_companions(source, part / SOURCE),
+        "ignored": [key for key in tensors if key not in wanted],
+    }
+    write_manifest(part, family.name, dtype, entries, facts)
+    (part / JOURNAL).unlink()
+    return entries
+
+
+def _check_room(part: Path, nbytes: int) -> None:
+    parent = part.absolute().parent
+    free = shutil.disk_usage(parent).free
+    if free < nbytes:
+        found, expected = f"{free} bytes free", f"{nbytes} or more"
+        raise InputError(parent, "disk", found, expected, "make room")
+
+
+def _fingerprint(
+    source: Path, tensors: Mapping[str, Tensor], family: Family, dtype: str | None
+) -> str:
+    """What must be the same for a stopped import to go on."""
+    stats = {file: file.stat() for file in {tensor.file for tensor in tensors.values()}}
+    files = sorted((file.name, stat.st_size, stat.st_mtime_ns) for file, stat in stats.items())
+    values = [str(source.absolute()), files, family.name, family.config, dtype, __version__]
+    return json.dumps(values)
+
+
+def _resume(part: Path, fingerprint: str) -> dict[str, str]:
+    """The hashes of tensors that are done; a stopped import of anything else is cleared away."""
+    journal = part / JOURNAL
+    if journal.is_file():
+        first, *lines = journal.read_text().splitlines(keepends=True) or [""]
+        if first == fingerprint + "\n":
+            # The last line may have been cut off.
+            return dict(json.loads(line) for line in lines if line.endswith("\n"))
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    journal.write_text(fingerprint + "\n")
+    return {}
+
+
+def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict[str, str]) -> None:
+    """Put every tensor that is not done in its place; adds its hash to `done`."""
+    params = part / PARAMS
+    fresh = not (params / "_METADATA").is_file()
+    arrays = OrbaxFolder(params, matched.specs, create=fresh)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            tqdm(total=total, desc="import", unit="B", unit_scale=True, disable=None)
+        )
+        carried = None
+        if matched.carried:
+            specs = {key: (tensors[key].dtype, tensors[key].shape) for key in matched.carried}
+            path = part / CARRIED
+            stream = stack.enter_context(path.open("r+b" if path.is_file() else "w+b"))
+            carried = TensorWriter(stream, specs)
+        journal: TextIO = stack.enter_context((part / JOURNAL).open("a"))
+        for key, tensor in tensors.items():
+            if key not in done:
+                done[key] = _write_one(tensor, matched, arrays, carried)
+                journal.write(json.dumps([key, done[key]]) + "\n")
+                journal.flush()
+            bar.update(tensor.nbytes)
+
+
+def _write_one(
+    tensor: Tensor, matched: Match, arrays: OrbaxFolder, carried: TensorWriter | None
+) -> str:
+    """Its hash."""
+    digest = hashlib.sha256()
+    place = matched.places.get(tensor.key)
+    offset = 0
+    for rows, values in tensor.pieces():
+        if place is None:
+            assert carried is not None
+            carried.write(tensor.key, offset, values)
+            digest.update(_bytes(values))
+        else:
+            _check_finite(tensor, values)
+            ours = values.astype(arrays.specs[place.path].dtype, copy=False)
+            # It is hashed while it is being written.
+            writing = arrays.write(*place, rows, ours)
+            digest.update(_bytes(values))
+            writing.result()
+        offset += values.nbytes
+    return digest.hexdigest()
+
+
+def _bytes(values: np.ndarray) -> memoryview:
+    """numpy's own dtypes alone have a buffer, and bfloat16 is none of them."""
+    return values.reshape(-1).view(np.uint8).data
+
+
+def _check_finite(tensor: Tensor, values: np.ndarray) -> None:
+    kind, mask = EXPONENT[values.dtype]
+    bits = values.reshape(-1).view(kind) & kind(mask)
+    if bits.size and bits.max() == mask:
+        expected = "finite numbers"
+        raise InputError(tensor.file, tensor.key, "NaN or infinity", expected, "download it again")
+
+
+def _check_copies(source: Path, family: Family, done: Mapping[str, str]) -> None:
+    for copy, original in family.copies:
+        if copy in done and done[copy] != done[original]:
+            found = f"other numbers than {original}"
+            expected = "the same, as the configuration ties them"
+            raise InputError(source, copy, found, expected, "set tie_word_embeddings to false")
+
+
+def _copy_companions(source: Path, target: Path) -> dict[str, str]:
+    """Copy the folder's small files; their hashes by name."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    hashes = {}
+    for path in sorted(source.iterdir()):
+        is_weights = path.suffix in WEIGHTS or path.name.endswith(".index.json")
+        if path.is_file() and not is_weights and path.stat().st_size <= COPIED:
+            shutil.copyfile(path, target / path.name)
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return hashes
+
+
+def describe(family: Family, tensors: Mapping[str, Tensor], matched: Match) -> dict[str, Any]:
+    """What an import would make of a folder, as plain values."""
+    return {
+        "family": family.name,
+        "config": family.config,
+        "tensors": len(tensors),
+        "bytes": sum(tensor.nbytes for tensor in tensors.values()),
+        "dtypes": sorted({tensor.dtype.name for tensor in tensors.values()}),
+        "parameters": {
+            path: {"shape": list(spec.shape), "from": spec.source.keys[0]}
+            for path, spec in matched.specs.items()
+        },
+        "carried": matched.carried,
+        "ignored": [
+            key for key in tensors if key not in matched.places and key not in matched.carried
+        ],
+    }

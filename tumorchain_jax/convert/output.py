@@ -1,0 +1,39 @@
+"""A folder that appears whole, or not at all."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tumorchain_jax.errors import InputError
+
+
+def part_of(output: Path) -> Path:
+    """The hidden folder in which an output is made.
+
+    Raises:
+        InputError: the output is there already, or the folder it would lie in is not.
+    """
+    if output.exists():
+        raise InputError(output, "output", "there already", "a new folder", "name another")
+    if not output.absolute().parent.is_dir():
+        raise InputError(output, "output", "no folder to put it in", "one", "make it first")
+    return output.with_name(f".{output.name}.part")
+
+
+@contextmanager
+def appearing(output: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `output` at the end, and vanishes if that is not reached.
+
+    Raises:
+        InputError: as `part_of`.
+    """
+    part = part_of(output)
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        yield part
+        part.rename(output)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise

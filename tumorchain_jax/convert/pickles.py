@@ -1,0 +1,80 @@
+"""PyTorch's pickles, opened in a process of their own that cannot run what is in them.
+
+`torch.load(weights_only=True)` builds tensors and plain containers alone and refuses all else. It
+runs in a child with a limit on its memory, which leaves safetensors behind. torch is an optional
+extra: without it pickles are refused.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from tumorchain_jax.convert.tensor_files import Tensor, read_file
+from tumorchain_jax.errors import InputError
+
+SUFFIXES = (".bin", ".pth", ".pt")
+ROOM = 8 * 2**30
+"""Bytes of address space for torch itself, beside what the file needs."""
+REFUSED = 3
+"""Exit code of the child for a file that asks for more than tensors."""
+_CHILD = """
+import resource, sys
+path, output, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+import pickle, torch
+from safetensors.torch import save_file
+try:
+    found = torch.load(path, map_location="cpu", weights_only=True)
+except pickle.UnpicklingError as error:
+    print(str(error).replace(chr(10), " ")[:300], file=sys.stderr)
+    sys.exit(3)
+while isinstance(found, dict) and not any(isinstance(v, torch.Tensor) for v in found.values()):
+    inner = [v for k, v in found.items() if k in ("state_dict", "model", "module")]
+    if len(inner) != 1:
+        sys.exit("no tensors in it")
+    found = inner[0]
+if not isinstance(found, dict):
+    sys.exit("no dict of tensors in it")
+tensors = {k: v.contiguous().clone() for k, v in found.items() if isinstance(v, torch.Tensor)}
+save_file(tensors, output, metadata={"format": "pt"})
+"""
+
+
+def pickles(folder: Path) -> list[Path]:
+    """The pickled weights of a folder."""
+    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+
+
+def unpickle(paths: Sequence[Path], scratch: Path) -> dict[str, Tensor]:
+    """The tensors of some pickles, as safetensors in a scratch folder.
+
+    Raises:
+        InputError: there is no torch; a file asks for more than tensors, is damaged, or holds a
+            key that another has.
+    """
+    if find_spec("torch") is None:
+        expected, mend = "PyTorch, to open it", "install tumorchain-jax[torch], or use safetensors"
+        raise InputError(paths[0], "pickle", "no torch here", expected, mend)
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        output = scratch / f"{path.stem}.safetensors"
+        limit = ROOM + 4 * path.stat().st_size
+        child = subprocess.run(
+            [sys.executable, "-I", "-c", _CHILD, str(path), str(output), str(limit)],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
+        if child.returncode:
+            said = (child.stderr.strip().splitlines() or ["no word"])[-1][:300]
+            mend = "save its state_dict as safetensors where you trust it"
+            if child.returncode == REFUSED:
+                raise InputError(path, "pickle", f"code in it ({said})", "tensors alone", mend)
+            raise InputError(path, "pickle", said, "a state dict", mend)
+        found = read_file(output)
+        if twice := sorted(found.keys() & tensors.keys()):
+            raise InputError(path, twice[0], "it in two files", "each key once", "remove one")
+        tensors |= found
+    return tensors
