@@ -33,11 +33,11 @@ def test_the_two_files_are_taken_by_hash(
     members[f"../../{demo.CT}"] = b"not this one"
     downloads = []
 
-    def download(folder: Path) -> Path:
+    def download(_: str, folder: Path, options: tuple[str, ...]) -> Path:
         downloads.append(folder)
         return _archive(folder, members)
 
-    monkeypatch.setattr(demo, "_download", download)
+    monkeypatch.setattr(demo, "download", download)
     for _ in range(2):
         ct, labels = demo.example_files()
         assert ct.read_bytes() == real[demo.CT]
@@ -51,10 +51,10 @@ def test_the_two_files_are_taken_by_hash(
 
 def test_wrong_bytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     members = {f"x/{name}": b"something else" for name in demo.SHA256}
-    monkeypatch.setattr(demo, "_download", lambda folder: _archive(folder, members))
+    monkeypatch.setattr(demo, "download", lambda _, folder, options: _archive(folder, members))
     with pytest.raises(demo.NotAvailable, match="does not hold"):
         demo.example_files()
-    assert not list((tmp_path / "cache" / "tumorchain" / "example").iterdir())
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_without_the_archive_a_phantom_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:

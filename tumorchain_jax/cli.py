@@ -154,6 +154,15 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: as it is")
     add("--json", action="store_true", help="what was done or found as JSON")
 
+    chat = command("chat", _chat, "A language model alone, to see that its weights are sound")
+    add = chat.add_argument
+    add("-c", "--checkpoint", type=Path, help="imported folder; default: SmolLM2-135M, downloaded")
+    add("-p", "--prompt", help="ask this and end; default: ask at the terminal")
+    add("--tokens", type=int, default=128, help="at most this many in an answer")
+    add("--temperature", type=float, default=0.0, help="0 is greedy")
+    add("--top-p", type=float, default=1.0)
+    add("--seed", type=int, default=0, help="of the sampling")
+
     bench = command("bench", _bench, "Where the time goes on this machine")
     bench.add_argument("what", choices=["data", "step"], help="phantoms, or a training step")
     bench.add_argument("--config", type=Path, help="of the step")
@@ -393,6 +402,34 @@ def _convert(options: argparse.Namespace) -> int:
     return 0 if facts.get("same", True) else 1
 
 
+def _chat(options: argparse.Namespace) -> int:
+    from tumorchain_jax.chat import LanguageModel, example_checkpoint, printable
+    from tumorchain_jax.reasoning.generate import Sampling
+
+    _check_numbers(options, tokens=(1, 4096), seed=SEEDS)
+    sampling = Sampling(options.temperature, options.top_p)
+    _use_compilation_cache()
+    model = LanguageModel.load(options.checkpoint or example_checkpoint())
+    turns: list[dict[str, str]] = []
+    for said in [options.prompt] if options.prompt is not None else _lines():
+        turns.append({"role": "user", "content": said})
+        answer = model.chat(turns, options.tokens, sampling, options.seed)
+        turns.append({"role": "assistant", "content": answer})
+        print(printable(answer), flush=True)
+    return 0
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, up to the end of the input."""
+    while True:
+        try:
+            said = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        if said.strip():
+            yield said
+
+
 def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.step import bench_step
@@ -457,7 +494,7 @@ def _use_compilation_cache() -> None:
     """Compiled programs are kept for the next run, unless the user has set a place of their own."""
     import jax
 
-    from tumorchain_jax.demo import cache_folder
+    from tumorchain_jax.pip_download import cache_folder
 
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

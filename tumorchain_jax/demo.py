@@ -6,15 +6,14 @@ place.
 """
 
 import hashlib
-import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 from itertools import count
 from pathlib import Path
 
 from tumorchain_jax.data.phantom_records import describe, largest
+from tumorchain_jax.pip_download import NotAvailable, cache_folder, download, is_right, keep
 from tumorchain_jax.scan.organs import display_name
 from tumorchain_jax.scan.phantom import Patient, make_patient, paint_lesion
 from tumorchain_jax.scan.read import read_ct, read_labels
@@ -25,17 +24,6 @@ SHA256 = {
     CT: "dbd3ae6d614d1d7ef3a46925c30c70038ed52da6b37fdd6afdc7b9b71387e3e1",
     LABELS: "e8097758e56e73099075b6caaebce23ef11bc6fad66a4ec3753b9406846558c7",
 }
-DOWNLOAD_SECONDS = 180
-
-
-class NotAvailable(Exception):
-    """The example CT cannot be had, and why."""
-
-
-def cache_folder() -> Path:
-    """Where this user's downloads and compiled programs are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tumorchain"
 
 
 def example_files() -> tuple[Path, Path]:
@@ -45,10 +33,11 @@ def example_files() -> tuple[Path, Path]:
         NotAvailable: no network, no such archive, or not the files that it should hold.
     """
     folder = cache_folder() / "example"
-    if not all(_is_right(folder / name) for name in SHA256):
+    if not all(is_right(folder / name, sha256) for name, sha256 in SHA256.items()):
         try:
             with tempfile.TemporaryDirectory() as scratch:
-                _extract(_download(Path(scratch)), folder)
+                archive = download(ARCHIVE, Path(scratch), ("--no-binary", ":all:"))
+                _extract(archive, folder)
         except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
             raise NotAvailable(str(error).splitlines()[0]) from error
     return folder / CT, folder / LABELS
@@ -73,28 +62,9 @@ def truth(patient: Patient) -> str:
     return f"{display_name(lesion.organ)} ({lesion.segment}): {describe(patient.lesions)}"
 
 
-def _is_right(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256[path.name]
-
-
-def _download(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-binary", ":all:", "--disable-pip-version-check", "--dest", str(folder)]
-    done = subprocess.run(
-        [*command, ARCHIVE], capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False
-    )
-    archives = list(folder.glob("*.tar.gz"))
-    if done.returncode or not archives:
-        reason = (done.stderr.strip() or "pip found no archive").splitlines()[-1]
-        raise OSError(f"{ARCHIVE} could not be downloaded: {reason}")
-    return archives[0]
-
-
 def _extract(archive: Path, folder: Path) -> None:
     """Take the two files out, by name and verified; nothing else of the archive is touched."""
-    folder.mkdir(parents=True, exist_ok=True)
+    found = set()
     with tarfile.open(archive) as tar:
         for member in tar:
             name = Path(member.name).name
@@ -103,9 +73,7 @@ def _extract(archive: Path, folder: Path) -> None:
             stream = tar.extractfile(member)
             content = stream.read() if stream else b""
             if hashlib.sha256(content).hexdigest() == SHA256[name]:
-                part = folder / f".{name}.{os.getpid()}"
-                part.write_bytes(content)
-                part.replace(folder / name)
-    missing = [name for name in SHA256 if not _is_right(folder / name)]
-    if missing:
-        raise OSError(f"{archive.name} does not hold the expected {' and '.join(missing)}")
+                keep(folder / name, content)
+                found.add(name)
+    if found != SHA256.keys():
+        raise OSError(f"{archive.name} does not hold the expected {' and '.join(SHA256)}")

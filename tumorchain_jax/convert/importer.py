@@ -23,7 +23,7 @@ from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, writ
 from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 from tumorchain_jax.convert.output import part_of
 from tumorchain_jax.convert.pickles import SUFFIXES
-from tumorchain_jax.convert.recognise import open_source
+from tumorchain_jax.convert.recognise import as_folder, open_source
 from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter
 from tumorchain_jax.errors import InputError
 
@@ -45,7 +45,8 @@ def import_folder(
     """Convert a folder of published weights.
 
     Args:
-        source: a Hugging Face folder of Qwen2, Qwen2.5-VL or Llama; M3D's encoder; an adapter.
+        source: a Hugging Face folder of Qwen2, Qwen2.5-VL or Llama; M3D's encoder; an adapter;
+            or a GGUF file of Llama's family.
         output: must not be there yet.
         dtype: of our arrays; None keeps what each tensor has.
         base: of an adapter: the folder of its model, or what was imported from it.
@@ -58,10 +59,10 @@ def import_folder(
             number that is not finite; there is no room; the output is there.
     """
     part = part_of(output)
-    with open_source(source, base) as (tensors, family):
-        matched = match(source, family, tensors, dtype)
+    with as_folder(source) as folder, open_source(folder, base) as (tensors, family):
+        matched = match(folder, family, tensors, dtype)
         try:
-            entries = _fill(part, source, tensors, family, matched, dtype)
+            entries = _fill(part, folder, tensors, family, matched, dtype)
             part.rename(output)
         except Exception:
             shutil.rmtree(part, ignore_errors=True)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from tumorchain_jax.convert import adapter
 from tumorchain_jax.convert.family import Family, decoder_shapes, module_shapes, under
+from tumorchain_jax.convert.gguf_file import unpack_gguf
 from tumorchain_jax.convert.pickles import pickles, unpickle
 from tumorchain_jax.convert.tensor_files import Tensor, read_folder
 from tumorchain_jax.errors import InputError
@@ -68,6 +69,21 @@ def open_source(folder: Path, base: Path | None = None) -> Iterator[tuple[Tensor
     """
     with open_tensors(folder) as tensors:
         yield tensors, recognise(folder, tensors, read_base(base) if base else None)
+
+
+@contextmanager
+def as_folder(source: Path) -> Iterator[Path]:
+    """A folder of published weights: itself, or what a GGUF file holds, unpacked for a while.
+
+    Raises:
+        InputError: it is a file that cannot be unpacked.
+    """
+    if not source.is_file():
+        yield source
+        return
+    with TemporaryDirectory() as scratch:
+        unpack_gguf(source, Path(scratch))
+        yield Path(scratch)
 
 
 def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -> Family:
