@@ -1,13 +1,22 @@
 """The 3D encoder against the same network put together from MONAI's blocks, as M3D does."""
 
-from collections.abc import Iterator
+import json
+from pathlib import Path
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.torch import load_file
 
+from tumorchain_jax.convert.exporter import export_folder
+from tumorchain_jax.convert.imported import Imported
+from tumorchain_jax.convert.importer import import_folder
+from tumorchain_jax.convert.verifier import verify
+from tumorchain_jax.models.projector import Projector as OurProjector
+from tumorchain_jax.models.projector import ProjectorConfig
 from tumorchain_jax.models.vit3d.convert import IGNORE, TABLE
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.models.weight_map import from_ours, to_ours
@@ -21,13 +30,6 @@ TOLERANCE = 1e-5
 SMALL = ViT3DConfig((8, 32, 48), (4, 16, 16), 24, 40, 2, 4)
 TRUE_WIDTH = ViT3DConfig((8, 64, 96), (4, 16, 16), 768, 3072, 2, 12)
 CONFIGS = pytest.mark.parametrize("config", [SMALL, TRUE_WIDTH], ids=["small", "true-width"])
-
-
-@pytest.fixture(autouse=True)
-def full_precision() -> Iterator[None]:
-    """Accelerators round the factors of float32 products unless told not to."""
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 class M3DViT(torch.nn.Module):
@@ -84,16 +86,74 @@ def test_features_equal_monai(config: ViT3DConfig) -> None:
     assert np.abs(got - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
-@CONFIGS
-def test_weights_there_and_back_are_identical(config: ViT3DConfig) -> None:
-    theirs = state(random_m3d(config))
-    back = from_ours(TABLE, to_ours(TABLE, theirs, shapes(config), IGNORE))
+class Projector(torch.nn.Module):
+    """M3D's projector after its pooling (spatial_pooling_projector.py)."""
+
+    def __init__(self, width: int, features: int):
+        super().__init__()
+        self.projector = torch.nn.Sequential(
+            torch.nn.Linear(width, features),
+            torch.nn.GELU(),
+            torch.nn.Linear(features, features),
+        )
+
+    def forward(self, x):
+        return self.projector(x)
+
+
+def saved(layout: str, folder: Path) -> tuple[M3DViT, Projector, dict[str, Any]]:
+    """The same encoder in the files that M3D publishes, with what else is in these."""
+    model, projector = random_m3d(SMALL), Projector(SMALL.hidden_size, 20).eval()
+    bare = model.state_dict()
+    other = {"extra.weight": torch.arange(6.0).reshape(2, 3)}
+    named = {
+        "bare": bare,
+        "clip": {f"vision_encoder.{key}": value for key, value in bare.items()}
+        | {f"language_encoder.{key}": value for key, value in other.items()},
+        "lamed": {f"model.vision_tower.vision_tower.{key}": value for key, value in bare.items()}
+        | {f"model.mm_projector.{key}": value for key, value in projector.state_dict().items()}
+        | {f"model.seg_module.{key}": value for key, value in other.items()},
+    }[layout]
+    folder.mkdir()
+    torch.save(named, folder / "pretrained_ViT.bin")
+    sizes = {
+        "img_size": SMALL.image,
+        "patch_size": SMALL.patch,
+        "hidden_size": SMALL.hidden_size,
+        "mlp_dim": SMALL.mlp_size,
+        "num_layers": SMALL.num_layers,
+        "num_heads": SMALL.num_heads,
+    }
+    (folder / "config.json").write_text(json.dumps(sizes))
+    return model, projector, named
+
+
+@pytest.mark.parametrize("layout", ["bare", "clip", "lamed"])
+def test_published_files_are_read_and_written_back(layout: str, tmp_path: Path) -> None:
+    model, projector, theirs = saved(layout, tmp_path / "theirs")
+    import_folder(tmp_path / "theirs", tmp_path / "ours")
+    export_folder(tmp_path / "ours", tmp_path / "back")
+    back = load_file(tmp_path / "back" / "pretrained_ViT.safetensors")
     # Newer MONAI has cross-attention weights, which nothing uses.
     assert theirs.keys() - back.keys() == {key for key in theirs if "cross_attn" in key}
-    for key, value in back.items():
-        assert value.dtype == theirs[key].dtype, key
-        assert value.shape == theirs[key].shape, key
-        assert value.tobytes() == theirs[key].tobytes(), key
+    assert all(torch.equal(value, theirs[key]) for key, value in back.items())
+    assert verify(tmp_path / "theirs", tmp_path / "ours").same
+
+    params = Imported(tmp_path / "ours").restore()
+    volume = np.random.default_rng(1).random((1, *SMALL.image), np.float32)
+    with torch.no_grad():
+        expected = model(torch.from_numpy(volume))
+        projected = projector(expected).numpy()
+    got = jax.jit(ViT3D(SMALL).apply)({"params": params["encoder"]}, volume)
+    assert_close(got, expected.numpy())
+    if layout == "lamed":
+        ours = OurProjector(ProjectorConfig("gelu"), 20)
+        assert_close(jax.jit(ours.apply)({"params": params["projector"]}, got), projected)
+
+
+def assert_close(got: Any, expected: np.ndarray) -> None:
+    assert got.shape == expected.shape
+    assert np.abs(np.asarray(got) - expected).max() <= TOLERANCE * np.abs(expected).max()
 
 
 def test_keys_of_the_released_encoder() -> None:

@@ -6,7 +6,7 @@ are stacked, so all layers of one projection must have the same rank and scale.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.qwen2 import convert as qwen2
 from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.weight_map import sources
+from tumorchain_jax.models.weight_map import canonical, sources
 
 STEM = "adapter_model"
 CONFIG = "adapter_config.json"
 PREFIX = "base_model.model."
+EMBEDDINGS = ("embed_tokens/embedding", "lm_head/kernel")
 UNSUPPORTED = (
     *("use_dora", "use_qalora", "use_bdlora", "fan_in_fan_out", "lora_bias", "layer_replication"),
     *("target_parameters", "trainable_token_indices", "alora_invocation_tokens", "velora_config"),
@@ -33,7 +34,7 @@ UNSUPPORTED = (
 
 
 def read_adapter(
-    path: Path, fields: Mapping[str, Any], base: Qwen2Config, keys: Iterable[str]
+    path: Path, fields: Mapping[str, Any], base: Qwen2Config, keys: Collection[str]
 ) -> Family:
     """The family of an adapter.
 
@@ -71,10 +72,10 @@ def read_adapter(
         float(fields["lora_alpha"]),
         bool(fields.get("use_rslora")),
         tuple((_anywhere(m), rank) for m, rank in ranks.items() if rank != fields["r"]),
-        tuple((_anywhere(m), a) for m, a in alphas.items() if a != fields["lora_alpha"]),
+        tuple((_anywhere(m), float(a)) for m, a in alphas.items() if a != fields["lora_alpha"]),
     )
     shapes = decoder_shapes(base, lora)
-    saved = _saved(fields, shapes)
+    saved = _saved(fields, shapes, {canonical(qwen2.LORA_RENAMES, key) for key in keys})
     kept = {
         path: shape
         for path, shape in shapes.items()
@@ -88,7 +89,8 @@ def read_adapter(
         under("decoder", (*qwen2.LORA_TABLE, *saved_table)),
         {f"decoder/{path}": shape for path, shape in kept.items()},
         qwen2.LORA_RENAMES,
-        (re.escape(PREFIX) + r"visual\..*",),
+        # Of an adapted head PEFT keeps the base's weight too.
+        (re.escape(PREFIX) + r"(visual\..*|lm_head\.base_layer\.weight)",),
         absent=_absent(adapted, base),
     )
 
@@ -161,8 +163,10 @@ def _anywhere(module: str) -> str:
     return f"(.*/)?{module.replace('layers/', r'layers(_[0-9]+)?/', 1)}"
 
 
-def _saved(fields: Mapping[str, Any], shapes: Shapes) -> set[str]:
-    """Our parameters that the adapter replaces whole (`modules_to_save`)."""
+def _saved(fields: Mapping[str, Any], shapes: Shapes, keys: Set[str]) -> set[str]:
+    """Our parameters that the adapter replaces whole: of modules whose name, or that of one they
+    are in, ends like one of `modules_to_save`; and embeddings, which PEFT may add on its own.
+    """
     like = {
         path: jax.ShapeDtypeStruct(shape, jnp.float32)
         for path, shape in shapes.items()
@@ -171,8 +175,12 @@ def _saved(fields: Mapping[str, Any], shapes: Shapes) -> set[str]:
     return {
         path
         for path, source in sources(qwen2.TABLE, like).items()
-        for module in fields.get("modules_to_save") or []
-        if any(re.match(rf"(^|.*\.){re.escape(module)}\.", key) for key in source.keys)
+        if (path in EMBEDDINGS and PREFIX + source.keys[0] in keys)
+        or any(
+            re.match(rf".*{re.escape(module)}\.", key)
+            for module in fields.get("modules_to_save") or []
+            for key in source.keys
+        )
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.convert.family import Family, Match, match
+from tumorchain_jax.convert.family import Family, Match, Place, match
 from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, write_manifest
 from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 from tumorchain_jax.convert.output import part_of
@@ -159,6 +159,18 @@ def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict
                 journal.write(json.dumps([key, done[key]]) + "\n")
                 journal.flush()
             bar.update(tensor.nbytes)
+    _write_zeros(arrays, matched)
+
+
+def _write_zeros(arrays: OrbaxFolder, matched: Match) -> None:
+    """Fill the layers of a stack that no tensor is for."""
+    filled = {*matched.places.values()}
+    for path, spec in matched.specs.items():
+        for layer in spec.layers:
+            if Place(path, layer) not in filled:
+                shape = spec.source.transform.from_ours(np.empty(spec.layer_shape)).shape
+                zeros = np.zeros(shape, spec.dtype)
+                arrays.write(path, layer, slice(0, shape[0]), zeros).result()
 
 
 def _write_one(

@@ -118,6 +118,7 @@ class OrbaxFolder:
                 "kvstore": location,
                 "metadata": metadata,
                 "store_data_equal_to_fill_value": True,
+                "fill_missing_data_reads": False,
             },
             dtype=spec.dtype,
             shape=spec.shape,
