@@ -1,6 +1,7 @@
 """The 3D encoder against the same network put together from MONAI's blocks, as M3D does."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,50 +23,32 @@ from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.models.weight_map import from_ours, to_ours
 
 torch = pytest.importorskip("torch")
-blocks = pytest.importorskip("monai.networks.blocks")
 
 # Largest difference of the features over their largest value, in float32.
 TOLERANCE = 1e-5
 
 SMALL = ViT3DConfig((8, 32, 48), (4, 16, 16), 24, 40, 2, 4)
 TRUE_WIDTH = ViT3DConfig((8, 64, 96), (4, 16, 16), 768, 3072, 2, 12)
+RandomM3D = Callable[[ViT3DConfig], Any]
 CONFIGS = pytest.mark.parametrize("config", [SMALL, TRUE_WIDTH], ids=["small", "true-width"])
 
 
-class M3DViT(torch.nn.Module):
-    """The encoder of M3D-CLIP (LaMed/src/model/multimodal_encoder/vit.py), patch features only."""
-
-    def __init__(self, config: ViT3DConfig):
-        super().__init__()
-        width, heads = config.hidden_size, config.num_heads
-        self.patch_embedding = blocks.PatchEmbeddingBlock(
-            1, config.image, config.patch, width, heads, proj_type="perceptron"
-        )
-        self.blocks = torch.nn.ModuleList(
-            blocks.TransformerBlock(width, config.mlp_size, heads) for _ in range(config.num_layers)
-        )
-        self.norm = torch.nn.LayerNorm(width)
-        self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
-
-    def forward(self, volume):
-        x = self.patch_embedding(volume[:, None])
-        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
-        for block in self.blocks:
-            x = block(x)
-        return self.norm(x)[:, 1:]
-
-
-def random_m3d(config: ViT3DConfig) -> M3DViT:
+@pytest.fixture(scope="session")
+def random_m3d(m3d_vit: Callable[[ViT3DConfig], Any]) -> Callable[[ViT3DConfig], Any]:
     """Every parameter random, biases and norms too: a constant one would hide a mix-up."""
-    torch.manual_seed(0)
-    model = M3DViT(config).eval()
-    for name, parameter in model.named_parameters():
-        is_scale = ".norm" in f".{name}" and name.endswith("weight")
-        torch.nn.init.normal_(parameter, float(is_scale), 2 * config.hidden_size**-0.5)
-    return model
+
+    def build(config: ViT3DConfig) -> Any:
+        torch.manual_seed(0)
+        model = m3d_vit(config)
+        for name, parameter in model.named_parameters():
+            is_scale = ".norm" in f".{name}" and name.endswith("weight")
+            torch.nn.init.normal_(parameter, float(is_scale), 2 * config.hidden_size**-0.5)
+        return model
+
+    return build
 
 
-def state(model: M3DViT) -> dict[str, np.ndarray]:
+def state(model: Any) -> dict[str, np.ndarray]:
     return {key: value.numpy() for key, value in model.state_dict().items()}
 
 
@@ -75,7 +58,7 @@ def shapes(config: ViT3DConfig) -> dict:
 
 
 @CONFIGS
-def test_features_equal_monai(config: ViT3DConfig) -> None:
+def test_features_equal_monai(config: ViT3DConfig, random_m3d: RandomM3D) -> None:
     model = random_m3d(config)
     params = to_ours(TABLE, state(model), shapes(config), IGNORE)
     volume = np.random.default_rng(1).random((2, *config.image), np.float32)
@@ -101,7 +84,9 @@ class Projector(torch.nn.Module):
         return self.projector(x)
 
 
-def saved(layout: str, folder: Path) -> tuple[M3DViT, Projector, dict[str, Any]]:
+def saved(
+    layout: str, folder: Path, random_m3d: RandomM3D
+) -> tuple[Any, Projector, dict[str, Any]]:
     """The same encoder in the files that M3D publishes, with what else is in these."""
     model, projector = random_m3d(SMALL), Projector(SMALL.hidden_size, 20).eval()
     bare = model.state_dict()
@@ -129,8 +114,10 @@ def saved(layout: str, folder: Path) -> tuple[M3DViT, Projector, dict[str, Any]]
 
 
 @pytest.mark.parametrize("layout", ["bare", "clip", "lamed"])
-def test_published_files_are_read_and_written_back(layout: str, tmp_path: Path) -> None:
-    model, projector, theirs = saved(layout, tmp_path / "theirs")
+def test_published_files_are_read_and_written_back(
+    layout: str, tmp_path: Path, random_m3d: RandomM3D
+) -> None:
+    model, projector, theirs = saved(layout, tmp_path / "theirs", random_m3d)
     import_folder(tmp_path / "theirs", tmp_path / "ours")
     export_folder(tmp_path / "ours", tmp_path / "back")
     back = load_file(tmp_path / "back" / "pretrained_ViT.safetensors")
