@@ -164,7 +164,12 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="of the sampling")
 
     bench = command("bench", _bench, "Where the time goes on this machine")
-    bench.add_argument("what", choices=["data", "step"], help="phantoms, or a training step")
+    bench.add_argument(
+        "what",
+        choices=["data", "step", "decode", "loop"],
+        help="phantoms; a training step; reading and writing, and the reasoning loop, at the size "
+        "of Qwen2.5-0.5B, beside transformers",
+    )
     bench.add_argument("--config", type=Path, help="of the step")
     bench.add_argument("--json", action="store_true")
     bench.epilog = train.epilog
@@ -432,12 +437,15 @@ def _lines() -> Iterator[str]:
 
 def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.data import bench_data
+    from tumorchain_jax.bench.decode import bench_decode
+    from tumorchain_jax.bench.loop import bench_loop
     from tumorchain_jax.bench.step import bench_step
     from tumorchain_jax.bench.timing import table
     from tumorchain_jax.training.config import read_config
 
-    if options.what == "data":
-        values = bench_data()
+    others: dict[str, Any] = {"data": bench_data, "decode": bench_decode, "loop": bench_loop}
+    if options.what in others:
+        values = others[options.what]()
     elif options.config is None:
         raise InputError("command line", "--config", "none", "a configs/*.py file", "name one")
     else:

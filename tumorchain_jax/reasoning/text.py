@@ -1,6 +1,7 @@
 """Plain text with the decoder alone: read prompts, write their continuations on the device.
 
-Shape letters: B prompts, T positions, N new tokens.
+Shape letters: B prompts, T positions, N new tokens, V
+vocabulary.
 """
 
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from tumorchain_jax.models.qwen2.model import Decoder, empty_cache
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling, sample
@@ -51,30 +52,40 @@ def continue_text(
     """
     B, T = tokens.shape
     run: Any = partial(decoder.apply, {"params": params}, method=_read)
-    cache = empty_cache(decoder.config, B, T + limit, decoder.dtype)
-    logits, cache, length = run(cache, jnp.zeros(B, jnp.int32), tokens, valid)
+
+    def choose(step: Array, logits: Array, going: Array) -> tuple[Array, Array]:
+        token = sample(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, step), sampling)
+        return token, going & ~jnp.isin(token, end_tokens)
 
     def unfinished(carry: tuple) -> Bool[Array, ""]:
-        step, going = carry[:2]
+        step, _, going = carry[:3]
         return (step < limit) & jnp.any(going)
 
     def write(carry: tuple) -> tuple:
-        step, going, logits, cache, length, written, count = carry
-        token = sample(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, step), sampling)
-        going &= ~jnp.isin(token, end_tokens)
-        written = written.at[:, step].set(jnp.where(going, token, 0))
+        step, token, going, cache, length, written, count = carry
         logits, cache, length = run(cache, length, token[:, None], going[:, None])
-        return step + 1, going, logits, cache, length, written, count + going
+        token, going = choose(step, logits, going)
+        written = written.at[:, step].set(jnp.where(going, token, 0))
+        return step + 1, token, going, cache, length, written, count + going
 
-    nothing = jnp.zeros((B, limit), jnp.int32)
-    start = (
-        jnp.int32(0),
-        jnp.ones(B, bool),
-        logits,
-        cache,
-        length,
-        nothing,
-        jnp.zeros(B, jnp.int32),
-    )
-    *_, written, count = lax.while_loop(unfinished, write, start)
-    return written, count
+    cache = empty_cache(decoder.config, B, T + limit, decoder.dtype)
+    logits, cache, length = run(cache, jnp.zeros(B, jnp.int32), tokens, valid)
+    token, going = choose(jnp.int32(0), logits, jnp.ones(B, bool))
+    written = jnp.zeros((B, limit), jnp.int32).at[:, 0].set(jnp.where(going, token, 0))
+    start = (jnp.int32(1), token, going, cache, length, written, going.astype(jnp.int32))
+    return lax.while_loop(unfinished, write, start)[-2:]
+
+
+@partial(jax.jit, static_argnames=("decoder", "slots"))
+def read_text(
+    decoder: Decoder,
+    params: Any,
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    *,
+    slots: int,
+) -> Float[Array, "B V"]:
+    """Read prompts as `continue_text` does, with a cache of `slots`; the next token's logits."""
+    cache = empty_cache(decoder.config, len(tokens), slots, decoder.dtype)
+    start = jnp.zeros(len(tokens), jnp.int32)
+    return decoder.apply({"params": params}, cache, start, tokens, valid, method=_read)[0]

@@ -1,0 +1,163 @@
+"""The reasoning loop beside the same loop written around transformers' `generate`.
+
+Random weights name no organ. So here every token is spelt as the names of as many organs as there
+are rounds, and each round finds one that it has not looked at yet: three rounds of 64 tokens, 64
+ROI tokens between them.
+"""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tumorchain_jax.bench.peer import QWEN2_5_HALF_B, random_decoder, transformers_model
+from tumorchain_jax.bench.timing import REPEATS, seconds
+from tumorchain_jax.data.chat import TEXT, Chat
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.models.qwen2.model import Qwen2Config, unroll
+from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
+from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.roi import Turn, build_roi_prompt
+from tumorchain_jax.scan.organs import ORGANS, display_name, labels_named
+
+M3D = ViT3DConfig()
+QUESTION = "Where is the tumour in this CT?"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One question about one made-up scan.
+
+    Attributes:
+        bank: its visual tokens.
+        roi_rows: of each organ.
+        words: the text of every token.
+    """
+
+    chat: Chat
+    global_tokens: int
+    bank: np.ndarray
+    roi_rows: np.ndarray
+    words: str
+    rounds: int
+    tokens: int
+
+
+def bench_loop(
+    decoder: Qwen2Config = QWEN2_5_HALF_B,
+    encoder: ViT3DConfig = M3D,
+    rounds: int = 3,
+    tokens: int = 64,
+    roi_slots: int = 64,
+    repeats: int = REPEATS,
+) -> dict[str, float]:
+    """Seconds of one answer, and how many times as fast as the peer, which keeps its cache too.
+
+    Raises:
+        InputError: PyTorch is not here.
+    """
+    config = replace(TumorChainConfig(encoder, decoder), roi_slots=roi_slots)
+    scene = _scene(config, rounds, tokens)
+    stacked = random_decoder(decoder)
+    peer = transformers_model(decoder, stacked)
+    ours = _ours(config, {"decoder": unroll(stacked)}, scene)
+    del stacked
+    theirs = _Theirs(peer, scene)
+    ours_s, theirs_s = seconds(ours, repeats), seconds(theirs, repeats)
+    written = np.asarray(ours())[:, 0]
+    return {
+        "loop, s": ours_s,
+        "loop around transformers, s": theirs_s,
+        "loop, times as fast": theirs_s / ours_s,
+        "same text, share": float(np.mean(written == theirs())),
+    }
+
+
+def _scene(config: TumorChainConfig, rounds: int, tokens: int) -> Scene:
+    rng = np.random.default_rng(0)
+    chat = Chat(Tokenizer.train([QUESTION], config.decoder.vocab_size))
+    rows = config.global_tokens + prod(config.encoder.cells)
+    bank = rng.normal(0, 0.02, (1, rows, config.decoder.hidden_size)).astype(np.float32)
+    cells = rng.integers(config.global_tokens, rows, (1, len(ORGANS), config.roi_slots))
+    words = f" {', '.join(display_name(label) for label in range(1, rounds + 1))} "
+    return Scene(chat, config.global_tokens, bank, cells, words, rounds, tokens)
+
+
+def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
+    prompt = scene.chat.question(QUESTION, (), config.global_tokens)
+    loop = LoopConfig(len(prompt), scene.rounds, scene.tokens, organs_per_round=1)
+    valid = np.ones(scene.roi_rows.shape, bool)
+    valid[:, 0] = False  # the background
+    request = Request(
+        jnp.asarray(scene.bank),
+        jnp.asarray(scene.roi_rows, jnp.int32),
+        jnp.asarray(valid),
+        Turn(
+            jnp.asarray([prompt.tokens], jnp.int32),
+            jnp.asarray([prompt.bank_rows], jnp.int32),
+            jnp.ones((1, len(prompt)), bool),
+        ),
+        jnp.zeros((1, len(ORGANS)), bool),
+        jnp.full(1, scene.rounds, jnp.int32),
+        jnp.full(1, scene.rounds * scene.tokens, jnp.int32),
+        jax.random.split(jax.random.key(0), 1),
+    )
+    model = TumorChain(config, unrolled=True)
+    matcher = build_matcher([scene.words.encode()] * config.decoder.vocab_size)
+    roi_prompt = build_roi_prompt(scene.chat)
+    return lambda: reason(model, loop, params, matcher, roi_prompt, request).written.tokens
+
+
+class _Theirs:
+    """The loop as one writes it around `generate`, the cache kept from round to round."""
+
+    def __init__(self, model: Any, scene: Scene):
+        import torch
+
+        self.model, self.scene = model, scene
+        self.bank = torch.from_numpy(scene.bank[0])
+
+    def __call__(self) -> np.ndarray:
+        """The tokens of each round."""
+        import torch
+        from transformers import DynamicCache
+
+        scene, chat, cache = self.scene, self.scene.chat, DynamicCache()
+        turn, visited, written = chat.question(QUESTION, (), scene.global_tokens), set(), []
+        ids, rows = turn.tokens, turn.bank_rows
+        with torch.no_grad():
+            for _ in range(scene.rounds):
+                self._read(ids[:-1], rows[:-1], cache)
+                length = cache.get_seq_length()
+                prompt = torch.zeros((1, length + 1), dtype=torch.long)
+                prompt[0, -1] = ids[-1]
+                out = self.model.generate(
+                    prompt,
+                    attention_mask=torch.ones_like(prompt),
+                    past_key_values=cache,
+                    max_new_tokens=scene.tokens,
+                    eos_token_id=None,
+                )[0, length + 1 :].tolist()
+                written.append(out)
+                text = scene.words * len(out)
+                named = [label for mention in labels_named(text) for label in mention.labels]
+                organ = next(label for label in named if label not in visited)
+                visited.add(organ)
+                turn = chat.look_again([(organ, scene.roi_rows[0, organ])])
+                # The last token was written but not read; a cut answer is then closed.
+                ids = [out[-1], chat.tokenizer.im_end, *turn.tokens]
+                rows = [TEXT, TEXT, *turn.bank_rows]
+        return np.array(written)
+
+    def _read(self, ids: list[int], rows: list[int], cache: Any) -> None:
+        import torch
+
+        tokens, visual = torch.tensor([ids]), torch.tensor([rows])
+        embeddings = self.model.get_input_embeddings()(tokens)
+        embeddings[visual >= 0] = self.bank[visual[visual >= 0]]
+        self.model(inputs_embeds=embeddings, past_key_values=cache, logits_to_keep=1)
