@@ -20,7 +20,7 @@ def get_config() -> ConfigDict:
     config.cot = True  # false: the paper's ablation without chains of thought
     config.iir = True  # false: its ablation without looking at organs again
     config.seed = 0
-    config.init = ""  # folder of an exported checkpoint to start from; empty: random weights
+    config.init = ""  # an exported checkpoint, or imported folders with commas between
 
     config.data = ConfigDict()
     config.data.folder = ""  # empty: WORKDIR/data

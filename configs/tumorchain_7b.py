@@ -25,7 +25,7 @@ def get_config() -> ConfigDict:
     config.cot = True  # false: the paper's ablation without chains of thought
     config.iir = True  # false: its ablation without looking at organs again
     config.seed = 0
-    config.init = ""  # folder of an exported checkpoint to start from; empty: random weights
+    config.init = ""  # an exported checkpoint, or imported folders with commas between
 
     config.data = ConfigDict()
     config.data.folder = ""
@@ -35,10 +35,8 @@ def get_config() -> ConfigDict:
     # each of up to three rounds up to 100 of words and 80 of ROI.
     config.data.length = 4096
 
-    # No cell tags first: M3D's encoder comes pretrained.
-    config.encoder = ConfigDict(
-        {"folder": "", "steps": 0, "cuts": 1, "cells": 1024, "learning_rate": 3e-5}
-    )
+    # No lessons of its own: M3D's encoder comes pretrained.
+    config.encoder = ConfigDict({"folder": "", "alone": {"steps": 0}, "whole": {"steps": 0}})
 
     config.accumulation = 2
     config.batch_size = 2 * config.accumulation  # 2 at once on the device

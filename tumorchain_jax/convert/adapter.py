@@ -6,7 +6,7 @@ are stacked, so all layers of one projection must have the same rank and scale.
 """
 
 import re
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def read_adapter(
     Raises:
         InputError: it is no plain LoRA; or layers of one projection differ in rank or scale.
     """
-    _check_plain(path, fields)
+    _check_fields(path, fields)
     spelling = "model.language_model." if any(".language_model." in key for key in keys) else ""
     names = _module_names(base, spelling)
     adapted: dict[str, list[int]] = {}
@@ -95,7 +95,7 @@ def read_adapter(
     )
 
 
-def _check_plain(path: Path, fields: Mapping[str, Any]) -> None:
+def _check_fields(path: Path, fields: Mapping[str, Any]) -> None:
     if fields.get("peft_type") != "LORA":
         raise InputError(path, "peft_type", repr(fields.get("peft_type")), "'LORA'", "merge it")
     for name in UNSUPPORTED:
@@ -104,10 +104,44 @@ def _check_plain(path: Path, fields: Mapping[str, Any]) -> None:
             raise InputError(path, name, repr(fields[name]), "plain LoRA, without it", mend)
     if fields.get("bias", "none") != "none":
         raise InputError(path, "bias", repr(fields["bias"]), "'none'", "merge it with PEFT first")
-    for name, kind in (("r", int), ("lora_alpha", int | float)):
-        if not isinstance(fields.get(name), kind) or fields[name] <= 0:
+    for name, is_sound in CHECKS.items():
+        if fields.get(name) is not None and not is_sound(fields[name]):
+            mend = "save it again with PEFT"
+            raise InputError(path, name, repr(fields[name]), "what PEFT writes", mend)
+    for name, kinds in (("r", (int,)), ("lora_alpha", (int, float))):
+        if type(fields.get(name)) not in kinds or not 0 < fields[name] < qwen2.LARGEST:
             found = repr(fields.get(name, "no such field"))
             raise InputError(path, name, found, "a number", "complete it")
+
+
+def _is_regex(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and re.compile(value) is not None
+    except re.error:
+        return False
+
+
+def _is_list(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(type(each) is kind for each in value)
+
+
+def _is_pattern(value: Any, *kinds: type) -> bool:
+    """Numbers by regex."""
+    return isinstance(value, dict) and all(
+        _is_regex(key) and type(number) in kinds and 0 < number < qwen2.LARGEST
+        for key, number in value.items()
+    )
+
+
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "target_modules": lambda value: _is_regex(value) or _is_list(value, str),
+    "exclude_modules": lambda value: _is_regex(value) or _is_list(value, str),
+    "modules_to_save": lambda value: _is_list(value, str),
+    "layers_to_transform": lambda value: type(value) is int or _is_list(value, int),
+    "rank_pattern": lambda value: _is_pattern(value, int),
+    "alpha_pattern": lambda value: _is_pattern(value, int, float),
+}
+"""Fields that may be there, and whether a value of one is sound."""
 
 
 def _module_names(base: Qwen2Config, spelling: str) -> dict[tuple[str, int], str]:
@@ -136,7 +170,10 @@ def _is_target(fields: Mapping[str, Any], name: str, is_head: bool) -> bool:
         return False
     if not isinstance(excluded, str) and any(_ends(name, module) for module in excluded):
         return False
-    if any(re.match(rf"(^|.*\.){m}($|\..*)", name) for m in fields.get("modules_to_save") or []):
+    if any(
+        re.match(rf"(^|.*\.){re.escape(module)}($|\..*)", name)
+        for module in fields.get("modules_to_save") or []
+    ):
         return False
     if targets == "all-linear":
         return not is_head

@@ -3,16 +3,19 @@
 import hashlib
 import json
 import shutil
-from itertools import groupby
+from math import prod
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from tumorchain_jax.convert.adapter import STEM
+from tumorchain_jax.convert.family import FLOATS
 from tumorchain_jax.convert.imported import SOURCE, Entry, Imported
 from tumorchain_jax.convert.merge import Merged
 from tumorchain_jax.convert.output import appearing
-from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter
+from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter, rounded
+from tumorchain_jax.errors import InputError
 
 DTYPE_FIELDS = ("dtype", "torch_dtype")
 """What newer and older transformers call it in config.json."""
@@ -48,16 +51,15 @@ def export_folder(
 def _write(
     imported: Imported, weights: Imported | Merged, part: Path, dtype: str | None
 ) -> dict[str, str]:
-    files = {
-        file: [*entries]
-        for file, entries in groupby(imported.entries.values(), key=lambda entry: entry.file)
-    }
+    files: dict[str, list[Entry]] = {}
+    for entry in imported.entries.values():
+        files.setdefault(entry.file, []).append(entry)
     total = sum(entry.nbytes for entry in imported.entries.values())
     hashes = {}
     where = {}
     with tqdm(total=total, desc="export", unit="B", unit_scale=True, disable=None) as bar:
         for file, entries in files.items():
-            name = Path(file).with_suffix(".safetensors").name
+            name = _name(file, alone=len(files) == 1)
             specs = {e.key: (_dtype(e, dtype), e.shape) for e in entries}
             with (part / name).open("w+b") as stream:
                 writer = TensorWriter(stream, specs)
@@ -66,14 +68,22 @@ def _write(
                     where[entry.key] = name
                     bar.update(entry.nbytes)
     if len(files) > 1:
-        sizes = sum(path.stat().st_size for path in part.glob("*.safetensors"))
+        sizes = sum(prod(e.shape) * _dtype(e, dtype).itemsize for e in imported.entries.values())
         index = {"metadata": {"total_size": sizes}, "weight_map": where}
         (part / INDEX.format(stem="model")).write_text(json.dumps(index, indent=2) + "\n")
     return hashes
 
 
+def _name(file: str, alone: bool) -> str:
+    """What transformers, PEFT and our own reader look for; pickles have other names."""
+    stem = Path(file).stem
+    if alone and not stem.startswith(STEM):
+        stem = "model"
+    return f"{stem.replace('pytorch_model', 'model')}.safetensors"
+
+
 def _dtype(entry: Entry, dtype: str | None) -> np.dtype:
-    if dtype is None or not np.issubdtype(entry.dtype, np.inexact):
+    if dtype is None or entry.dtype.name not in FLOATS:
         return entry.dtype
     return next(each for each in DTYPES.values() if each.name == dtype)
 
@@ -81,13 +91,23 @@ def _dtype(entry: Entry, dtype: str | None) -> np.dtype:
 def _write_one(
     weights: Imported | Merged, entry: Entry, writer: TensorWriter, dtype: np.dtype
 ) -> str:
-    """Its hash."""
-    digest, offset = hashlib.sha256(), 0
-    for _, values in weights.pieces(entry.key):
-        values = np.ascontiguousarray(values, dtype)
+    """Its hash.
+
+    Raises:
+        InputError: what is kept is not what was imported; or does not fit into that dtype.
+    """
+    digest, kept, offset = hashlib.sha256(), hashlib.sha256(), 0
+    for _, stored in weights.pieces(entry.key):
+        stored = np.ascontiguousarray(stored)
+        values = rounded(weights.folder, entry.key, stored, dtype)
+        kept.update(stored.reshape(-1).view(np.uint8).data)
         digest.update(values.reshape(-1).view(np.uint8).data)
         writer.write(entry.key, offset, values)
         offset += values.nbytes
+    is_source = isinstance(weights, Imported) and weights.dtype_of(entry.key) == entry.dtype
+    if is_source and kept.hexdigest() != entry.sha256:
+        found, expected = "other bytes", "those that were imported"
+        raise InputError(weights.folder, entry.key, found, expected, "import it again")
     return digest.hexdigest()
 
 

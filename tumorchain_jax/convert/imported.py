@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from tumorchain_jax.convert.family import Family, Match, Place, match
+from tumorchain_jax.convert.family import FLOATS, Family, Match, Place, match
 from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 from tumorchain_jax.convert.recognise import read_base, read_json, recognise
 from tumorchain_jax.convert.tensor_files import DTYPES, Tensor, cut, read_file
@@ -90,6 +90,8 @@ class Imported:
             self.family: str = values["family"]
             self.config: dict[str, Any] = read_json(folder / "config.json")["model"]
             self.dtype: str | None = values["dtype"]
+            if self.dtype not in (None, *FLOATS):
+                raise ValueError(f"dtype {self.dtype!r}")
             self.ignored: list[str] = values["ignored"]
             entries = [Entry.from_dict(entry) for entry in values["tensors"]]
             self.entries = {entry.key: entry for entry in entries}
@@ -102,9 +104,14 @@ class Imported:
         base = read_base(folder) if self.family == "peft" else None
         family: Family = recognise(folder / SOURCE, tensors, base)
         matched: Match = match(folder, family, tensors, self.dtype)
+        places = {key: matched.places.get(key) for key in self.entries}
+        if wrong := [key for key, entry in self.entries.items() if entry.place != places[key]]:
+            found, expected = str(self.entries[wrong[0]].place), str(places[wrong[0]])
+            raise InputError(path, wrong[0], found, expected, "import it again")
         self.arrays = OrbaxFolder(folder / PARAMS, matched.specs)
-        carried = folder / CARRIED
-        self._carried = read_file(carried) if matched.carried else {}
+        self._carried = read_file(folder / CARRIED) if matched.carried else {}
+        if lost := sorted({*matched.carried} - self._carried.keys()):
+            raise InputError(folder / CARRIED, lost[0], "no such key", "it", "import it again")
 
     def dtype_of(self, key: str) -> np.dtype:
         """What a tensor is kept as."""

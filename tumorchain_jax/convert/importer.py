@@ -10,10 +10,10 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from typing import Any, TextIO
 
-import ml_dtypes
 import numpy as np
 from tqdm import tqdm
 
@@ -24,19 +24,14 @@ from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 from tumorchain_jax.convert.output import part_of
 from tumorchain_jax.convert.pickles import SUFFIXES
 from tumorchain_jax.convert.recognise import as_folder, open_source
-from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter
+from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter, check_finite, rounded
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.weight_map import canonical
 
 JOURNAL = "journal.jsonl"
 WEIGHTS = (".safetensors", ".gguf", *SUFFIXES)
 COPIED = 32 * 2**20
 """Bytes; a file of the source that is larger is none of its small companions."""
-EXPONENT = {
-    np.dtype(ml_dtypes.bfloat16): (np.uint16, 0x7F80),
-    np.dtype(np.float16): (np.uint16, 0x7C00),
-    np.dtype(np.float32): (np.uint32, 0x7F800000),
-}
-"""The bits that are all set in infinities and NaNs."""
 
 
 def import_folder(
@@ -61,8 +56,16 @@ def import_folder(
     part = part_of(output)
     with as_folder(source) as folder, open_source(folder, base) as (tensors, family):
         matched = match(folder, family, tensors, dtype)
+        _check_copies(folder, family, tensors)
+        done = _resume(part, _fingerprint(source, family, dtype))
         try:
-            entries = _fill(part, folder, tensors, family, matched, dtype)
+            _check_room(part, tensors, matched, done)
+        except InputError:
+            if not done:
+                shutil.rmtree(part)
+            raise
+        try:
+            entries = _fill(part, folder, tensors, family, matched, dtype, done)
             part.rename(output)
         except Exception:
             shutil.rmtree(part, ignore_errors=True)
@@ -77,17 +80,19 @@ def _fill(
     family: Family,
     matched: Match,
     dtype: str | None,
+    done: dict[str, str],
 ) -> list[Entry]:
-    """Write all that an imported folder holds."""
+    """Write all that an imported folder holds.
+
+    Args:
+        done: hashes of the tensors that are.
+    """
     wanted = {
         key: tensor
         for key, tensor in tensors.items()
         if key in matched.places or key in matched.carried
     }
-    _check_room(part, sum(tensor.nbytes for tensor in wanted.values()))
-    done = _resume(part, _fingerprint(source, tensors, family, dtype))
     _write(part, wanted, matched, done)
-    _check_copies(source, family, done)
     entries = [
         Entry(key, t.file.name, t.dtype, t.shape, done[key], matched.places.get(key))
         for key, t in wanted.items()
@@ -104,43 +109,50 @@ def _fill(
     return entries
 
 
-def _check_room(part: Path, nbytes: int) -> None:
-    parent = part.absolute().parent
-    free = shutil.disk_usage(parent).free
-    if free < nbytes:
-        found, expected = f"{free} bytes free", f"{nbytes} or more"
-        raise InputError(parent, "disk", found, expected, "make room")
+def _check_room(
+    part: Path, tensors: Mapping[str, Tensor], matched: Match, done: Mapping[str, str]
+) -> None:
+    needed = sum(tensors[key].nbytes for key in matched.carried if key not in done)
+    for key, place in matched.places.items():
+        if key not in done:
+            needed += prod(tensors[key].shape) * matched.specs[place.path].dtype.itemsize
+    free = shutil.disk_usage(part).free
+    if free < needed:
+        found, expected = f"{free} bytes free", f"{needed} or more"
+        raise InputError(part.parent, "disk", found, expected, "make room")
 
 
-def _fingerprint(
-    source: Path, tensors: Mapping[str, Tensor], family: Family, dtype: str | None
-) -> str:
+def _fingerprint(source: Path, family: Family, dtype: str | None) -> str:
     """What must be the same for a stopped import to go on."""
-    stats = {file: file.stat() for file in {tensor.file for tensor in tensors.values()}}
-    files = sorted((file.name, stat.st_size, stat.st_mtime_ns) for file, stat in stats.items())
-    values = [str(source.absolute()), files, family.name, family.config, dtype, __version__]
+    files = [source] if source.is_file() else sorted(source.iterdir())
+    stats = [
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns)
+        for file in files
+        if file.suffix in WEIGHTS
+    ]
+    values = [str(source.absolute()), stats, family.name, family.config, dtype, __version__]
     return json.dumps(values)
 
 
 def _resume(part: Path, fingerprint: str) -> dict[str, str]:
     """The hashes of tensors that are done; a stopped import of anything else is cleared away."""
-    journal = part / JOURNAL
+    journal, done = part / JOURNAL, {}
     if journal.is_file():
         first, *lines = journal.read_text().splitlines(keepends=True) or [""]
         if first == fingerprint + "\n":
             # The last line may have been cut off.
-            return dict(json.loads(line) for line in lines if line.endswith("\n"))
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    journal.write_text(fingerprint + "\n")
-    return {}
+            done = dict(json.loads(line) for line in lines if line.endswith("\n"))
+    if not done:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+    journal.write_text("\n".join([fingerprint, *map(json.dumps, done.items())]) + "\n")
+    return done
 
 
 def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict[str, str]) -> None:
     """Put every tensor that is not done in its place; adds its hash to `done`."""
     params = part / PARAMS
-    fresh = not (params / "_METADATA").is_file()
-    arrays = OrbaxFolder(params, matched.specs, create=fresh)
+    arrays = OrbaxFolder(params, matched.specs, create=not done)
     total = sum(tensor.nbytes for tensor in tensors.values())
     with ExitStack() as stack:
         bar = stack.enter_context(
@@ -150,12 +162,14 @@ def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict
         if matched.carried:
             specs = {key: (tensors[key].dtype, tensors[key].shape) for key in matched.carried}
             path = part / CARRIED
-            stream = stack.enter_context(path.open("r+b" if path.is_file() else "w+b"))
+            stream = stack.enter_context(path.open("r+b" if done else "w+b"))
             carried = TensorWriter(stream, specs)
         journal: TextIO = stack.enter_context((part / JOURNAL).open("a"))
         for key, tensor in tensors.items():
             if key not in done:
                 done[key] = _write_one(tensor, matched, arrays, carried)
+                if carried:  # what the journal names must have been written
+                    carried.flush()
                 journal.write(json.dumps([key, done[key]]) + "\n")
                 journal.flush()
             bar.update(tensor.nbytes)
@@ -186,8 +200,9 @@ def _write_one(
             carried.write(tensor.key, offset, values)
             digest.update(_bytes(values))
         else:
-            _check_finite(tensor, values)
-            ours = values.astype(arrays.specs[place.path].dtype, copy=False)
+            check_finite(tensor.file, tensor.key, values)
+            dtype = arrays.specs[place.path].dtype
+            ours = rounded(tensor.file, tensor.key, values, dtype)
             # It is hashed while it is being written.
             writing = arrays.write(*place, rows, ours)
             digest.update(_bytes(values))
@@ -201,20 +216,20 @@ def _bytes(values: np.ndarray) -> memoryview:
     return values.reshape(-1).view(np.uint8).data
 
 
-def _check_finite(tensor: Tensor, values: np.ndarray) -> None:
-    kind, mask = EXPONENT[values.dtype]
-    bits = values.reshape(-1).view(kind) & kind(mask)
-    if bits.size and bits.max() == mask:
-        expected = "finite numbers"
-        raise InputError(tensor.file, tensor.key, "NaN or infinity", expected, "download it again")
-
-
-def _check_copies(source: Path, family: Family, done: Mapping[str, str]) -> None:
+def _check_copies(source: Path, family: Family, tensors: Mapping[str, Tensor]) -> None:
+    names = {canonical(family.renames, key): tensor for key, tensor in tensors.items()}
     for copy, original in family.copies:
-        if copy in done and done[copy] != done[original]:
+        if copy in names and _digest(names[copy]) != _digest(names[original]):
             found = f"other numbers than {original}"
             expected = "the same, as the configuration ties them"
             raise InputError(source, copy, found, expected, "set tie_word_embeddings to false")
+
+
+def _digest(tensor: Tensor) -> str:
+    digest = hashlib.sha256()
+    for _, values in tensor.pieces():
+        digest.update(_bytes(values))
+    return digest.hexdigest()
 
 
 def _copy_companions(source: Path, target: Path) -> dict[str, str]:

@@ -23,7 +23,7 @@ class Merged:
     """
 
     def __init__(self, base: Imported, folder: Path):
-        self.base, self.adapter = base, Imported(folder)
+        self.base, self.adapter, self.folder = base, Imported(folder), base.folder
         found = self.adapter.config.get("decoder")
         if self.adapter.family != "peft" or found != base.config.get("decoder"):
             expected = f"an adapter of {base.folder}"

@@ -4,7 +4,7 @@ Orbax takes whole arrays, and ours hold all layers: gigabytes each. So Orbax wri
 the same tree with scalars in it, and TensorStore puts the true arrays in their places. Orbax then
 restores it as one of its own, each process reading only what its shards need.
 
-On disk a chunk is one layer, cut into `PIECE`s along the axis that was PyTorch's first. A
+On disk a chunk is one layer, cut into pieces along the axis that was PyTorch's first. A
 transposed weight is kept in Fortran order: its chunks are PyTorch's own bytes, and nothing is
 transposed before someone restores it.
 """
@@ -103,27 +103,17 @@ class OrbaxFolder:
         if path in self._stores:
             return self._stores[path]
         spec = self.specs[path]
-        rows = spec.source.transform.rows
-        chunk = [*spec.layer_shape]
-        if chunk:
-            chunk[rows] = spec.pieces[0].stop
-        if spec.source.stacked:
-            chunk = [1, *chunk]
         location = {"driver": "file", "path": f"{self._array_folder(path)}/"}
-        order = "F" if rows and len(chunk) > 1 else "C"
-        metadata = {"compressor": None, "chunks": chunk, "order": order}
+        stored = {
+            "driver": "zarr",
+            "kvstore": location,
+            "store_data_equal_to_fill_value": True,
+            "fill_missing_data_reads": False,
+        }
+        if create:
+            stored["metadata"] = {"compressor": None, **_layout(spec)}
         opening = ts.open(
-            {
-                "driver": "zarr",
-                "kvstore": location,
-                "metadata": metadata,
-                "store_data_equal_to_fill_value": True,
-                "fill_missing_data_reads": False,
-            },
-            dtype=spec.dtype,
-            shape=spec.shape,
-            create=create,
-            open=not create,
+            stored, dtype=spec.dtype, shape=spec.shape, create=create, open=not create
         )
         return self._stores.setdefault(path, opening.result())
 
@@ -131,11 +121,22 @@ class OrbaxFolder:
         return self.folder / path.replace("/", ".")
 
 
+def _layout(spec: ArraySpec) -> dict[str, Any]:
+    """Chunks of one piece of one layer, in the order of PyTorch's own bytes."""
+    rows, chunk = spec.source.transform.rows, [*spec.layer_shape]
+    if chunk:
+        chunk[rows] = spec.pieces[0].stop
+    if spec.source.stacked:
+        chunk = [1, *chunk]
+    return {"chunks": chunk, "order": "F" if rows and len(chunk) > 1 else "C"}
+
+
 def _write_skeleton(folder: Path, dtypes: Mapping[str, np.dtype]) -> None:
     handler = ocp.PyTreeCheckpointHandler(use_ocdbt=False, use_zarr3=False)
     tree = unflatten({path: np.zeros((1,), dtype) for path, dtype in dtypes.items()})
     with _quiet(), ocp.Checkpointer(handler) as checkpointer:
         checkpointer.save(folder.absolute(), ocp.args.PyTreeSave(tree))
+    (folder / "commit_success.txt").unlink(missing_ok=True)  # it tells where it was written
 
 
 @contextmanager

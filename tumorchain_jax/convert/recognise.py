@@ -37,8 +37,10 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
         if not isinstance(values, dict):
             raise ValueError(f"a {type(values).__name__}")
-    except (OSError, ValueError) as error:
-        raise InputError(path, "JSON", str(error), "an object", "complete the folder") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            path, "JSON", str(error)[:200], "an object", "complete the folder"
+        ) from error
     return values
 
 
@@ -106,7 +108,7 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
     keys = {canonical(vit3d.RENAMES, key) for key in tensors}
     if "patch_embedding.position_embeddings" in keys:
         return _m3d(path, fields, tensors)
-    if fields.get("model_type") in qwen2.BIASED:
+    if str(fields.get("model_type")) in qwen2.BIASED:
         return language_model(fields["model_type"], qwen2.read_config(path, fields))
     found = repr(fields["model_type"]) if "model_type" in fields else "none"
     known = f"{', '.join(qwen2.BIASED)}, or the tensors of M3D-CLIP's encoder"
@@ -121,7 +123,7 @@ def read_base(folder: Path) -> Qwen2Config:
     """
     path = folder / "config.json"
     fields = read_json(path)
-    if fields.get("model_type") in qwen2.BIASED:
+    if str(fields.get("model_type")) in qwen2.BIASED:
         return qwen2.read_config(path, fields)
     try:
         return Qwen2Config(**fields["model"]["decoder"])

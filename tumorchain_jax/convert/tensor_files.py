@@ -21,6 +21,7 @@ from tumorchain_jax.errors import InputError
 INDEX = "{stem}.safetensors.index.json"
 MAX_HEADER = 100_000_000
 """Bytes; the reference reader refuses longer headers too."""
+MAX_AXES = 8
 PIECE = 2**24
 """Numbers that are read, hashed and written at once, where a tensor can be cut so small."""
 DTYPES = {
@@ -35,6 +36,12 @@ DTYPES = {
     "U8": np.dtype(np.uint8),
     "BOOL": np.dtype(np.bool_),
 }
+EXPONENT = {
+    DTYPES["BF16"]: (np.uint16, 0x7F80),
+    DTYPES["F16"]: (np.uint16, 0x7C00),
+    DTYPES["F32"]: (np.uint32, 0x7F800000),
+}
+"""The bits that are all set in infinities and NaNs."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
@@ -68,13 +75,11 @@ class Tensor:
 
 
 def cut(shape: Sequence[int]) -> list[slice]:
-    """Equal pieces of a tensor's rows, as few as are no larger than `PIECE` (or of one row)."""
-    if not shape or not prod(shape):
-        return [slice(0, shape[0] if shape else 1)]
-    least = -(-prod(shape) // PIECE)
-    count = next((n for n in range(least, shape[0]) if shape[0] % n == 0), shape[0])
-    size = shape[0] // count
-    return [slice(start, start + size) for start in range(0, shape[0], size)]
+    """Pieces of a tensor's rows, about equal, none larger than `PIECE` (but at least one row)."""
+    rows = shape[0] if shape else 1
+    most = max(1, PIECE // max(1, prod(shape[1:])))
+    size = -(-rows // max(1, -(-rows // most)))
+    return [slice(start, min(start + size, rows)) for start in range(0, max(1, rows), size or 1)]
 
 
 def read_folder(folder: Path, stem: str = "model") -> dict[str, Tensor]:
@@ -91,10 +96,12 @@ def read_folder(folder: Path, stem: str = "model") -> dict[str, Tensor]:
             _refuse(folder, "weights", "neither", expected, "complete the folder")
         return read_file(single)
     where = _weight_map(index)
+    present = {path.name for path in folder.iterdir()}
     tensors: dict[str, Tensor] = {}
     for name in dict.fromkeys(where.values()):
-        if Path(name).name != name or not (folder / name).is_file():
-            _refuse(index, repr(name), "no such file", "every file it names", "complete the folder")
+        if Path(name).name != name or name not in present:
+            expected = "every file it names"
+            _refuse(index, repr(name[:80]), "no such file", expected, "complete the folder")
         for key, tensor in read_file(folder / name).items():
             if where.get(key) != name:
                 found = f"it in {name}"
@@ -111,7 +118,7 @@ def _weight_map(index: Path) -> dict[str, str]:
         where = json.loads(index.read_bytes())["weight_map"]
         if where and all(isinstance(name, str) for name in where.values()):
             return where
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     _refuse(index, "weight_map", "none that can be read", "{key: file}", "download it again")
 
@@ -138,8 +145,8 @@ def read_file(path: Path) -> dict[str, Tensor]:
         header = json.loads(text)
         header.pop("__metadata__", None)
         tensors = [_tensor(path, key, fields, 8 + length) for key, fields in header.items()]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        _refuse(path, "header", repr(str(error)), "keys, dtypes, shapes and offsets", mend)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        _refuse(path, "header", repr(str(error)[:200]), "keys, dtypes, shapes and offsets", mend)
     end = 8 + length
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.nbytes)):
         if tensor.start != end:
@@ -156,13 +163,40 @@ def _tensor(path: Path, key: str, fields: Mapping[str, Any], data: int) -> Tenso
     name, shape, (start, stop) = fields["dtype"], fields["shape"], fields["data_offsets"]
     if name not in DTYPES:
         _refuse(path, f"{key}: dtype", str(name), " ".join(DTYPES), "convert it first")
-    if not all(isinstance(n, int) and n >= 0 for n in (*shape, start, stop)):
+    if len(shape) > MAX_AXES or not all(type(n) is int and n >= 0 for n in (*shape, start, stop)):
         raise ValueError(f"{key}: {fields}")
     tensor = Tensor(key, path, DTYPES[name], tuple(shape), data + start)
     if tensor.nbytes != stop - start:
         expected = f"{tensor.nbytes} for {tuple(shape)} {name}"
         _refuse(path, key, f"{stop - start} bytes", expected, "download it again")
     return tensor
+
+
+def rounded(source: Path, key: str, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A tensor's numbers in another dtype.
+
+    Raises:
+        InputError: one of them is too large for it, or was not finite before.
+    """
+    if dtype == values.dtype:
+        return values
+    with np.errstate(over="ignore"):
+        cast = values.astype(dtype)
+    check_finite(source, key, cast)
+    return cast
+
+
+def check_finite(source: Path, key: str, values: np.ndarray) -> None:
+    """Refuse NaNs and infinities: no sound weights have any.
+
+    Raises:
+        InputError: there is one.
+    """
+    kind, mask = EXPONENT[values.dtype]
+    bits = values.reshape(-1).view(kind) & kind(mask)
+    if bits.size and bits.max() == mask:
+        found, expected = f"NaN or infinity as {values.dtype}", "finite numbers"
+        raise InputError(source, key, found, expected, "choose another --dtype, or source")
 
 
 def _refuse(subject: object, field: str, found: str, expected: str, mend: str) -> NoReturn:
@@ -203,3 +237,7 @@ class TensorWriter:
         self._stream.seek(self._data + self._starts[key] + offset)
         # numpy's own dtypes alone have a buffer: bfloat16 goes as the bytes that it is.
         self._stream.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+    def flush(self) -> None:
+        """Hand what was written over to the system, which keeps it if this process is killed."""
+        self._stream.flush()

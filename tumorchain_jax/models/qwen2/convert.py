@@ -50,6 +50,8 @@ SIZES = (
     "num_attention_heads",
     "num_key_value_heads",
 )
+LARGEST = 10**7
+"""No size of a model reaches it."""
 _COMPLETE = "complete it from the model's own page"
 
 
@@ -66,6 +68,9 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> Qwen2Config:
     Raises:
         InputError: a field is missing (none has a default here) or asks for what ours cannot do.
     """
+    if not isinstance(fields.get("text_config", {}), Mapping):
+        found = repr(fields["text_config"])
+        raise InputError(path, "text_config", found, "an object", _COMPLETE)
     text: Mapping[str, Any] = {**fields, **fields.get("text_config", {})}
     biased = BIASED[fields["model_type"]]
 
@@ -76,16 +81,21 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> Qwen2Config:
         raise InputError(path, field, found, expected, mend)
 
     def need(field: str, kind: type) -> Any:
-        if type(text.get(field)) is not kind or (kind is not bool and text[field] <= 0):
-            refuse(field, f"{kind.__name__}", _COMPLETE)
+        if type(text.get(field)) is not kind:
+            refuse(field, f"a {kind.__name__}", _COMPLETE)
+        if kind is not bool and not 0 < text[field] < LARGEST:
+            refuse(field, f"over 0, below {LARGEST}", _COMPLETE)
         return text[field]
 
+    for field in ("rope_scaling", "rope_parameters"):
+        if not isinstance(text.get(field) or {}, Mapping):
+            refuse(field, "an object", _COMPLETE)
     rope = {**(text.get("rope_scaling") or {}), **(text.get("rope_parameters") or {})}
     if rope.get("rope_type", rope.get("type", "default")) not in ("default", "mrope"):
         given = "rope_parameters" if text.get("rope_parameters") else "rope_scaling"
         refuse(given, "plain rotary embedding")
-    theta = rope.get("rope_theta", text.get("rope_theta"))
-    if not isinstance(theta, int | float) or theta <= 0:
+    theta: Any = rope.get("rope_theta", text.get("rope_theta"))
+    if type(theta) not in (int, float) or not 0 < theta < float("inf"):
         refuse("rope_theta", "a number", _COMPLETE)
     if text.get("hidden_act") != "silu":
         refuse("hidden_act", "'silu'")
@@ -97,11 +107,12 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> Qwen2Config:
     heads = sizes["num_attention_heads"]
     if heads % sizes["num_key_value_heads"]:
         refuse("num_key_value_heads", f"a divisor of {heads}", _COMPLETE)
-    if text.get("head_dim") is None and sizes["hidden_size"] % heads:
-        refuse("head_dim", "int", _COMPLETE)
+    if text.get("head_dim") is not None:
+        sizes["head_dim"] = need("head_dim", int)
+    elif sizes["hidden_size"] % heads:
+        refuse("head_dim", "a number", _COMPLETE)
     return Qwen2Config(
-        **sizes,
-        head_dim=text.get("head_dim") or sizes["hidden_size"] // heads,
+        **{"head_dim": sizes["hidden_size"] // heads, **sizes},
         tie_word_embeddings=need("tie_word_embeddings", bool),
         rope_theta=float(theta),
         rms_norm_eps=need("rms_norm_eps", float),

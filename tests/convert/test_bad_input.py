@@ -1,0 +1,290 @@
+"""Whatever is wrong, `tumorchain convert` says so in one line, exits with 2 and leaves nothing."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tumorchain_jax.cli import main
+
+Change = Callable[[dict, dict], Any]
+Changed = Callable[[Change], Path]
+Spoil = Callable[[Path], Any]
+Refuse = Callable[..., None]
+Words = tuple[str, ...]
+NORM, HEAD, EMBEDDING = "model.norm.weight", "lm_head.weight", "model.embed_tokens.weight"
+Q = "model.layers.1.self_attn.q_proj.weight"
+
+# ---------------------------------------------------------------- models
+
+
+def with_field(**values: Any) -> Change:
+    return lambda fields, tensors: fields.update(values)
+
+
+def without(field: str) -> Change:
+    return lambda fields, tensors: fields.pop(field)
+
+
+def with_number(value: float, dtype: Any, key: str = NORM) -> Change:
+    """That number in the last place of a tensor."""
+
+    def change(fields: dict, tensors: dict) -> None:
+        tensors[key] = tensors[key].astype(dtype)
+        tensors[key].reshape(-1)[-1] = value
+
+    return change
+
+
+def with_tensor(key: str, like: str, dtype: Any = None) -> Change:
+    return lambda fields, tensors: tensors.update({key: tensors[like].astype(dtype)})
+
+
+def as_it_is(fields: dict, tensors: dict) -> None:
+    pass
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
+NAN, INFINITY = float("nan"), float("inf")
+BAD_MODELS: dict[str, tuple[Change, Words]] = {
+    "shape": (
+        lambda f, t: t.update({HEAD: t[HEAD].T.copy()}),
+        (HEAD, "(8, 10)", "expected (10, 8)"),
+    ),
+    "missing": (lambda f, t: t.pop(Q), ("missing", Q)),
+    "unexpected": (with_tensor("model.layers.2.x", NORM), ("unexpected", "model.layers.2.x")),
+    "twice": (
+        with_tensor("model.language_model.norm.weight", NORM),
+        ("twice", NORM, "model.language_model.norm.weight"),
+    ),
+    "integers": (with_tensor(NORM, NORM, np.int32), (NORM, "int32", "bfloat16")),
+    "mixed layers": (with_tensor(Q, Q, np.float32), (Q, "float32", "bfloat16")),
+    "NaN in float32": (with_number(NAN, np.float32), (NORM, "NaN")),
+    "NaN in bfloat16": (with_number(NAN, ml_dtypes.bfloat16, Q), (Q, "NaN")),
+    "infinity in float16": (with_number(-INFINITY, np.float16), (NORM, "infinity")),
+    "unknown kind": (with_field(model_type="mamba"), ("config.json: model_type", "'mamba'")),
+    "no kind": (without("model_type"), ("config.json: model_type: found none", "qwen2")),
+    "another size": (with_field(intermediate_size=16), ("mlp.", "(12, 8)", "expected (16, 8)")),
+    "no rope_theta": (without("rope_theta"), ("config.json: rope_theta: found no such field",)),
+    "no key heads": (without("num_key_value_heads"), ("num_key_value_heads: found no such",)),
+    "no tying": (without("tie_word_embeddings"), ("tie_word_embeddings: found no such field",)),
+    "tied for nothing": (
+        with_field(tie_word_embeddings=True),
+        (f"{HEAD}: found other numbers than {EMBEDDING}", "tie_word_embeddings"),
+    ),
+    "llama3 rope": (with_field(rope_scaling=LLAMA3), ("config.json: rope_scaling", "llama3")),
+    "sliding": (with_field(use_sliding_window=True), ("config.json: use_sliding_window",)),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), BAD_MODELS.values(), ids=BAD_MODELS)
+def test_a_model_that_is_wrong_is_refused(
+    change: Change, words: Words, model: Changed, refuse: Refuse
+) -> None:
+    refuse(words, "import", model(change))
+
+
+INDEX = "model.safetensors.index.json"
+SECOND = "model-00002-of-00002.safetensors"
+BAD_FOLDERS: dict[str, tuple[Spoil, Words]] = {
+    "missing file": (lambda f: (f / SECOND).unlink(), (SECOND, "no such file")),
+    "truncated": (lambda f: os.truncate(f / SECOND, 1200), (SECOND, "1200 bytes")),
+    "no index": (lambda f: (f / INDEX).unlink(), ("weights: found neither", INDEX)),
+    "no config": (lambda f: (f / "config.json").unlink(), ("model_type: found none",)),
+    "torn config": (lambda f: os.truncate(f / "config.json", 9), ("config.json: JSON",)),
+    "no folder": (shutil.rmtree, ("input: found no such folder",)),
+}
+
+
+@pytest.mark.parametrize(("spoil", "words"), BAD_FOLDERS.values(), ids=BAD_FOLDERS)
+def test_a_folder_that_is_not_whole_is_refused(
+    spoil: Spoil, words: Words, source: Path, tmp_path: Path, refuse: Refuse
+) -> None:
+    folder = shutil.copytree(source, tmp_path / "source")
+    spoil(folder)
+    refuse((str(folder), *words), "import", folder)
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(
+    source: Path, outputs: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    refuse((f"{outputs}: disk: found 1000 bytes free", "make room"), "import", source)
+
+
+def test_an_output_that_is_there_is_left_as_it_was(
+    source: Path, imported: Path, outputs: Path, refuse: Refuse
+) -> None:
+    (outputs / "dst").mkdir()
+    (outputs / "dst" / "mine.txt").write_text("mine")
+    for what, folder in (("import", source), ("export", imported)):
+        refuse(("dst: output: found there already",), what, folder)
+    assert (outputs / "dst" / "mine.txt").read_text() == "mine"
+
+
+def test_an_output_needs_a_folder_to_be_put_in(
+    source: Path, imported: Path, outputs: Path, refuse: Refuse
+) -> None:
+    for what, folder in (("import", source), ("export", imported)):
+        refuse(("output: found no folder",), what, folder, "-o", outputs / "new" / "dst")
+
+
+# ---------------------------------------------------------------- adapters
+
+BAD_ADAPTERS: dict[str, tuple[Change, Words]] = {
+    "DoRA": (with_field(use_dora=True), ("adapter_config.json: use_dora",)),
+    "biases": (with_field(bias="all"), ("adapter_config.json: bias: found 'all'",)),
+    "no LoRA": (with_field(peft_type="LOHA"), ("adapter_config.json: peft_type: found 'LOHA'",)),
+    "no rank": (without("r"), ("adapter_config.json: r: found 'no such field'",)),
+    "no target": (with_field(target_modules=["fc"]), ("target_modules: found ['fc']",)),
+    "ranks of layers": (
+        with_field(rank_pattern={"layers.1.self_attn.q_proj": 3}),
+        ("rank_pattern", "layers.1.self_attn.q_proj", "one rank"),
+    ),
+    "missing": (
+        lambda f, t: t.pop(f"base_model.model.{Q[:-7]}.lora_B.weight"),
+        ("missing", "layers.1.self_attn.q_proj.lora_B.weight"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "words"), BAD_ADAPTERS.values(), ids=BAD_ADAPTERS)
+def test_an_adapter_that_is_not_plain_and_whole_is_refused(
+    change: Change, words: Words, adapter: Changed, source: Path, refuse: Refuse
+) -> None:
+    refuse(words, "import", adapter(change), "--base", source)
+
+
+def test_an_adapter_that_fits_is_taken(adapter: Changed, imported: Path, outputs: Path) -> None:
+    arguments = ["-i", adapter(as_it_is), "-o", outputs / "dst", "--base", imported]
+    assert main(["convert", "import", *map(str, arguments)]) == 0
+    assert [path.name for path in outputs.iterdir()] == ["dst"]
+
+
+def test_an_adapter_without_its_base_is_refused(adapter: Changed, refuse: Refuse) -> None:
+    folder = adapter(as_it_is)
+    refuse(("--base: found none",), "import", folder)
+    refuse(("config.json: JSON: found [Errno 2]",), "import", folder, "--base", folder)
+
+
+def test_an_adapter_of_another_base_is_refused(
+    adapter: Changed, model: Changed, refuse: Refuse
+) -> None:
+    wider = model(with_field(hidden_size=16))
+    words = ("q_proj.lora_A.weight (shape (2, 8), expected (2, 16))",)
+    refuse(words, "import", adapter(as_it_is), "--base", wider)
+
+
+# ---------------------------------------------------------------- imported folders
+
+
+def edit(change: Callable[[dict], Any]) -> Spoil:
+    def spoil(folder: Path) -> None:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        change(manifest)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    return spoil
+
+
+def without_field(name: str, tensor: int | None = None) -> Spoil:
+    """Of the manifest, or of one of its tensors."""
+    return edit(lambda m: (m if tensor is None else m["tensors"][tensor]).pop(name))
+
+
+CARRIED = "carried.safetensors"
+ARRAY = "params/decoder.layers.self_attn.q_proj.kernel"
+DAMAGED = ("q_proj", "a whole array", "import it again")
+TOP = ("family", "dtype", "ignored", "tensors")
+ENTRY = ("key", "file", "dtype", "shape", "sha256", "path", "layer")
+BAD_IMPORTS: dict[str, tuple[Spoil, Words]] = {
+    **{f"no {name}": (without_field(name), ("manifest.json", f"'{name}'")) for name in TOP},
+    **{f"tensor's {n}": (without_field(n, -1), ("manifest.json", f"'{n}'")) for n in ENTRY},
+    "one tensor fewer": (edit(lambda manifest: manifest["tensors"].pop()), ("missing",)),
+    "no manifest": (lambda f: (f / "manifest.json").unlink(), ("manifest.json: JSON", "an object")),
+    "torn manifest": (lambda f: os.truncate(f / "manifest.json", 99), ("manifest.json: JSON",)),
+    "no config.json": (lambda f: (f / "config.json").unlink(), ("config.json: JSON",)),
+    "no source": (lambda f: shutil.rmtree(f / "source"), ("source/config.json: model_type",)),
+    "no array": (lambda f: shutil.rmtree(f / ARRAY), DAMAGED),
+    "no chunk": (lambda f: (f / ARRAY / "1.0.0").unlink(), DAMAGED),
+    "short chunk": (lambda f: os.truncate(f / ARRAY / "1.0.0", 99), DAMAGED),
+    "no image tower": (lambda f: (f / CARRIED).unlink(), (CARRIED, "No such file")),
+    "short image tower": (lambda f: os.truncate(f / CARRIED, 99), (CARRIED, "99 bytes")),
+}
+
+
+@pytest.mark.parametrize(("spoil", "words"), BAD_IMPORTS.values(), ids=BAD_IMPORTS)
+def test_a_damaged_import_is_not_exported(
+    spoil: Spoil, words: Words, imported: Path, tmp_path: Path, refuse: Refuse
+) -> None:
+    folder = shutil.copytree(imported, tmp_path / "imported")
+    spoil(folder)
+    refuse((str(folder), *words), "export", folder)
+
+
+def test_what_was_never_imported_is_not_exported(
+    source: Path, imported: Path, tmp_path: Path, refuse: Refuse
+) -> None:
+    refuse((f"{source}/manifest.json",), "export", source)
+    refuse((f"{tmp_path}/none/manifest.json",), "export", tmp_path / "none")
+    refuse((f"{source}/manifest.json",), "export", imported, "--adapter", source)
+    refuse(("an adapter of",), "export", imported, "--adapter", imported)
+
+
+# ---------------------------------------------------------------- strange values
+
+STRANGE_FIELDS = {
+    "model_type": ["qwen2"],
+    "text_config": None,
+    "rope_scaling": "linear",
+    "head_dim": -4,
+    "vocab_size": 10**30,
+}
+
+
+@pytest.mark.parametrize("field", STRANGE_FIELDS)
+def test_a_strange_field_is_refused(field: str, model: Changed, refuse: Refuse) -> None:
+    folder = model(with_field(**{field: STRANGE_FIELDS[field]}))
+    refuse((f"config.json: {field}",), "import", folder)
+
+
+@pytest.mark.parametrize(("field", "value"), [("target_modules", "("), ("rank_pattern", [1])])
+def test_a_strange_field_of_an_adapter_is_refused(
+    field: str, value: object, adapter: Changed, source: Path, refuse: Refuse
+) -> None:
+    folder = adapter(with_field(**{field: value}))
+    refuse((f"adapter_config.json: {field}",), "import", folder, "--base", source)
+
+
+def test_a_number_too_large_for_dtype_is_refused(model: Changed, refuse: Refuse) -> None:
+    folder = model(with_number(1e30, ml_dtypes.bfloat16))
+    refuse((NORM,), "import", folder, "--dtype", "float16")
+
+
+def newer_names(fields: dict, tensors: dict) -> None:
+    fields["tie_word_embeddings"] = True
+    for key in [key for key in tensors if key.startswith("model.")]:
+        tensors[key.replace("model.", "model.language_model.", 1)] = tensors.pop(key)
+
+
+def test_a_tied_head_beside_newer_names_is_compared(model: Changed, refuse: Refuse) -> None:
+    refuse((f"{HEAD}: found other numbers",), "import", model(newer_names))
+
+
+def test_a_chunk_with_other_bytes_is_not_exported(
+    imported: Path, tmp_path: Path, refuse: Refuse
+) -> None:
+    folder = shutil.copytree(imported, tmp_path / "imported")
+    chunk = folder / ARRAY / "1.0.0"
+    chunk.write_bytes(chunk.read_bytes()[::-1])
+    refuse((str(folder), "q_proj"), "export", folder)
