@@ -1,10 +1,13 @@
 """TumorChain-7B as the paper trains it (Table 5): M3D-CLIP encoder, Qwen2.5 7B decoder.
 
-    tumorchain train --config configs/tumorchain_7b.py --workdir runs/7b --config.data.folder=DATA
+    tumorchain convert import -i QWEN -o runs/qwen      # Qwen2.5-VL-7B's folder
+    tumorchain convert import -i M3D_CLIP -o runs/m3d
+    tumorchain train --config configs/tumorchain_7b.py --workdir runs/7b \\
+        --config.data.folder=DATA --config.init=runs/qwen,runs/m3d
 
 This needs an accelerator: weights, gradient and AdamW's moments alone take 123 GB in float32, and
-training runs on one device as yet (the paper used 32). It starts from random weights, since none
-are converted yet. DATA is a TumorCoT data set with Qwen's tokenizer.
+training runs on one device as yet (the paper used 32). Without `init` it starts from random
+weights. DATA is a TumorCoT data set with Qwen's tokenizer.
 """
 
 from ml_collections import ConfigDict

@@ -1,5 +1,6 @@
-"""Training from an exported checkpoint."""
+"""Training from an exported checkpoint, or from imported parts."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from tumorchain_jax.convert.command import convert
+from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
+from tumorchain_jax.models.vit3d.convert import CLIP_FIELDS
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.checkpoint import export
 from tumorchain_jax.training.initial import initial_params
@@ -102,3 +106,46 @@ def test_what_its_weights_were_not_trained_on_is_refused(
     config.init = str(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"config\.json: found none"):
         initial_params(config, tokenizer, fresh)
+
+
+@pytest.fixture
+def imported(config: ConfigDict, tiny: TumorChainConfig, tmp_path: Path) -> ConfigDict:
+    """The language model and the encoder of the tiny model, each imported from PyTorch's files."""
+    theirs = tmp_path / "theirs"
+    convert("export", Path(config.init), theirs, None, None, None)
+    encoder = tmp_path / "encoder"
+    encoder.mkdir()
+    (theirs / "encoder.safetensors").rename(encoder / "model.safetensors")
+    sizes = {name: getattr(tiny.encoder, ours) for name, ours in CLIP_FIELDS.items()}
+    (encoder / "config.json").write_text(json.dumps(sizes))
+    folders = [tmp_path / "imported-decoder", tmp_path / "imported-encoder"]
+    for source, folder in zip((theirs / "language_model", encoder), folders, strict=True):
+        import_folder(source, folder)
+    return ConfigDict({**config, "init": ",".join(map(str, folders))})
+
+
+def test_imported_parts_are_filled_and_the_rest_is_new(
+    imported: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
+) -> None:
+    fresh, kept = params(tiny, 1), params(tiny, 0)
+    found = initial_params(imported, tokenizer, fresh)
+    assert found.keys() == fresh.keys()
+    for path, leaf in found.items():
+        part = kept if path.startswith(("decoder/", "encoder/")) else fresh
+        np.testing.assert_array_equal(leaf, part[path], err_msg=path)
+
+
+def test_imported_parts_of_another_model_are_refused(
+    imported: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
+) -> None:
+    wide = params(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)), 1)
+    with pytest.raises(
+        InputError, match=r"down_proj/kernel: found \(2, 32, 16\), expected \(2, 48"
+    ):
+        initial_params(imported, tokenizer, wide)
+    with pytest.raises(InputError, match=r"tokenizer\.json: found other tokens"):
+        initial_params(imported, Tokenizer.train(["the spleen"], 300), params(tiny, 1))
+    decoder = imported.init.split(",")[0]
+    imported.init = f"{decoder},{decoder}"
+    with pytest.raises(InputError, match="what another folder fills too"):
+        initial_params(imported, tokenizer, params(tiny, 1))
