@@ -166,9 +166,9 @@ def _build_parser() -> argparse.ArgumentParser:
     bench = command("bench", _bench, "Where the time goes on this machine")
     bench.add_argument(
         "what",
-        choices=["data", "step", "decode", "loop"],
+        choices=["data", "step", "decode", "loop", "convert"],
         help="phantoms; a training step; reading and writing, and the reasoning loop, at the size "
-        "of Qwen2.5-0.5B, beside transformers",
+        "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp",
     )
     bench.add_argument("--config", type=Path, help="of the step")
     bench.add_argument("--json", action="store_true")
@@ -436,6 +436,7 @@ def _lines() -> Iterator[str]:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    from tumorchain_jax.bench.convert import bench_convert
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.decode import bench_decode
     from tumorchain_jax.bench.loop import bench_loop
@@ -443,7 +444,12 @@ def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.timing import table
     from tumorchain_jax.training.config import read_config
 
-    others: dict[str, Any] = {"data": bench_data, "decode": bench_decode, "loop": bench_loop}
+    others: dict[str, Any] = {
+        "data": bench_data,
+        "decode": bench_decode,
+        "loop": bench_loop,
+        "convert": bench_convert,
+    }
     if options.what in others:
         values = others[options.what]()
     elif options.config is None:

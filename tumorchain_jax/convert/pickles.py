@@ -23,12 +23,13 @@ _CHILD = """
 import resource, sys
 path, output, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-import pickle, torch
+import pickle, re, torch
 from safetensors.torch import save_file
 try:
     found = torch.load(path, map_location="cpu", weights_only=True)
 except pickle.UnpicklingError as error:
-    print(str(error).replace(chr(10), " ")[:300], file=sys.stderr)
+    named = re.search(r"GLOBAL ([\\w.]+)", str(error))
+    print(named[1] if named else "no tensors", file=sys.stderr)
     sys.exit(3)
 while isinstance(found, dict) and not any(isinstance(v, torch.Tensor) for v in found.values()):
     inner = [v for k, v in found.items() if k in ("state_dict", "model", "module")]
@@ -71,7 +72,8 @@ def unpickle(paths: Sequence[Path], scratch: Path) -> dict[str, Tensor]:
             said = (child.stderr.strip().splitlines() or ["no word"])[-1][:300]
             mend = "save its state_dict as safetensors where you trust it"
             if child.returncode == REFUSED:
-                raise InputError(path, "pickle", f"code in it ({said})", "tensors alone", mend)
+                # PyTorch's own words advise to open it all the same.
+                raise InputError(path, "pickle", f"{said} in it", "tensors alone", mend)
             raise InputError(path, "pickle", said, "a state dict", mend)
         found = read_file(output)
         if twice := sorted(found.keys() & tensors.keys()):
