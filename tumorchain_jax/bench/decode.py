@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tqdm import tqdm
 
 from tumorchain_jax.bench.peer import QWEN2_5_HALF_B, random_decoder, transformers_model
 from tumorchain_jax.bench.timing import REPEATS, seconds
@@ -33,7 +34,7 @@ def bench_decode(
     params, decoder = unroll(stacked), Decoder(config, unrolled=True)
     del stacked
     values: dict[str, float] = {}
-    for batch in batches:
+    for batch in tqdm(batches, desc="batch sizes", disable=None):
         tokens = np.random.default_rng(batch).integers(0, config.vocab_size, (batch, prompt))
         ours = _ours(decoder, params, tokens, new)
         theirs = _theirs(peer, tokens, new)
