@@ -1,7 +1,6 @@
 """Import, export and verification of a checkpoint of Qwen2.5-VL-3B's size, beside `cp`."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -31,6 +30,15 @@ TOWER = {
     "mlp.down_proj.weight": (1280, 3420),
 }
 """The large weights of a block of its image tower, which is carried."""
+
+# The system's own count for a child begins with the memory of its parent.
+_CHILD = """
+import sys
+from tumorchain_jax.cli import main
+code = main(sys.argv[1:])
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+sys.exit(code)
+"""
 
 
 def bench_convert(
@@ -103,16 +111,14 @@ def _write_random(folder: Path, config: Qwen2Config, tower_blocks: int) -> int:
 
 
 def _measure(arguments: Sequence[str]) -> tuple[float, float]:
-    """Seconds and peak memory in bytes of a `tumorchain` command.
+    """Seconds and peak memory in bytes of a `tumorchain` command, in a process of its own.
 
     Raises:
         RuntimeError: it failed.
     """
     started = time.perf_counter()
-    command = [sys.executable, "-m", "tumorchain_jax.cli", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise RuntimeError(f"{' '.join(arguments[:2])} ended with {child.returncode}")
-    return time.perf_counter() - started, usage.ru_maxrss * 1024.0
+    command = [sys.executable, "-c", _CHILD, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments[:2])} ended with {done.returncode}")
+    return time.perf_counter() - started, float(done.stdout.splitlines()[-1]) * 1024
