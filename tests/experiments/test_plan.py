@@ -39,6 +39,9 @@ CHANGES: dict[str, dict[str, Any]] = {
         "model/lora/targets": ["decoder/.*/(q|k|v|o)_proj"],
         "model/lora/rank": 8,
         "model/lora/alpha": 16.0,
+        "model/lora/rslora": False,
+        "model/lora/ranks": [],
+        "model/lora/alphas": [],
         "trainable": [
             [r".*/lora_[ab]", True],
             ["decoder/.*", False],
