@@ -17,7 +17,6 @@ from tumorchain_jax.errors import InputError
 
 if TYPE_CHECKING:
     from tumorchain_jax.analyze import Analyzer
-    from tumorchain_jax.evaluation.score import Item
     from tumorchain_jax.report.report import Report
 
 SEEDS = (0, 2**32 - 1)
@@ -282,34 +281,22 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.kept import answers_path
-    from tumorchain_jax.evaluation.plot import bar_chart
-    from tumorchain_jax.evaluation.score import json_lines, read_items, summary
-    from tumorchain_jax.evaluation.tables import summary_text
-    from tumorchain_jax.report.folder import check_folder, write_folder
+    from tumorchain_jax.evaluation.command import evaluate
 
     if options.ceiling:
         return _ceiling(options)
     _check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
-    if options.output:
-        check_folder(options.output, overwrite=False)
-    files: dict[str, str] = {}
-    if options.items:
-        items = read_items(options.items)
-    else:
-        items, files = _ask_patients(options)
-    score = summary(items)
-    text = f"{summary_text(score)}\n{NOTICE}\n"
-    if options.output:
-        files |= {
-            "items.jsonl": json_lines(items),
-            "score.json": json.dumps(score, indent=1) + "\n",
-            "score.txt": text,
-            "score.svg": bar_chart(score, f"{score['patients']} patients with made-up tumours"),
-        }
-        write_folder(options.output, files, overwrite=False)
-        if not options.items:
-            answers_path(options.output).unlink()
+    _use_compilation_cache()
+    score, text = evaluate(
+        options.checkpoint,
+        options.output,
+        items=options.items,
+        data=options.data,
+        real=[(ct, labels) for ct, labels in options.real or ()],
+        phantoms=options.phantoms,
+        tumours=options.tumours,
+        seed=options.seed,
+    )
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
     return 0
 
@@ -326,34 +313,6 @@ def _ceiling(options: argparse.Namespace) -> int:
     rows = ceiling(load_exported(options.checkpoint or NANO_CHECKPOINT), options.data)
     print(json.dumps(rows) if options.json else f"{ceiling_text(rows)}\n{NOTICE}")
     return 0
-
-
-def _ask_patients(options: argparse.Namespace) -> tuple[list["Item"], dict[str, str]]:
-    """The judged answers, and the page of those that are wrong if there is a folder for it."""
-    from tumorchain_jax.analyze import Analyzer
-    from tumorchain_jax.evaluation.ask import BATCH_SIZE
-    from tumorchain_jax.evaluation.failures import failures_page
-    from tumorchain_jax.evaluation.kept import answers_path, ask_all
-    from tumorchain_jax.evaluation.patients import (
-        PaintedScans,
-        Patients,
-        Phantoms,
-        StoredPatients,
-    )
-
-    _use_compilation_cache()
-    analyzer = Analyzer.load(options.checkpoint, batch_size=BATCH_SIZE)
-    patients: Patients
-    if options.data:
-        patients = StoredPatients(analyzer, options.data)
-    elif options.real:
-        patients = PaintedScans(analyzer, options.real, options.seed, options.tumours)
-    else:
-        patients = Phantoms(analyzer, options.seed, options.phantoms)
-    path = answers_path(options.output) if options.output else None
-    answers = ask_all(analyzer, patients, path)
-    page = {"failures.html": failures_page(analyzer, patients, answers)} if path else {}
-    return [item for of_patient in answers for item in of_patient], page
 
 
 def _experiments(options: argparse.Namespace) -> int:

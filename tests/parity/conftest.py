@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
@@ -62,3 +63,24 @@ def m3d_vit() -> Callable[[ViT3DConfig], Any]:
             return self.norm(x)[:, 1:]
 
     return lambda config: M3DViT(config).eval()
+
+
+@pytest.fixture(scope="session")
+def torch_outputs() -> Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Runs a language model of transformers: final hidden states, every layer's output, logits."""
+    torch = pytest.importorskip("torch")
+
+    def run(model: Any, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        outputs: list[Any] = []
+        [layers] = [module for name, module in model.named_modules() if name.endswith(".layers")]
+        hooks = [
+            layer.register_forward_hook(lambda _, __, output: outputs.append(output))
+            for layer in layers
+        ]
+        with torch.no_grad():
+            out = model(torch.from_numpy(tokens), output_hidden_states=True)
+        for hook in hooks:
+            hook.remove()
+        return out.hidden_states[-1].numpy(), torch.stack(outputs).numpy(), out.logits.numpy()
+
+    return run

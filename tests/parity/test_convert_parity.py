@@ -96,6 +96,7 @@ MODELS = {
 }
 ALL = pytest.mark.parametrize("name", MODELS)
 Randomised = Callable[..., Any]
+Outputs = Callable[[Any, np.ndarray], tuple[Any, Any, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -137,24 +138,6 @@ def run(folder: Path, tokens: np.ndarray) -> tuple[Any, Any, Any]:
     return jax.jit(partial(decoder.apply, method=whole))(params, tokens)
 
 
-def torch_outputs(model: Any, tokens: np.ndarray) -> tuple[Any, Any, Any]:
-    outputs: list[Any] = []
-    [layers] = [
-        module
-        for name, module in model.named_modules()
-        if name.endswith(".layers") or name == "layers"
-    ]
-    hooks = [
-        layer.register_forward_hook(lambda _, __, output: outputs.append(output))
-        for layer in layers
-    ]
-    with torch.no_grad():
-        out = model(torch.from_numpy(tokens), output_hidden_states=True)
-    for hook in hooks:
-        hook.remove()
-    return out.hidden_states[-1].numpy(), torch.stack(outputs).numpy(), out.logits.numpy()
-
-
 def random_tokens(*shape: int) -> np.ndarray:
     return np.random.default_rng(2).integers(0, VOCABULARY, shape)
 
@@ -166,7 +149,7 @@ def assert_close(got: Any, expected: np.ndarray, relative: float) -> None:
 
 @ALL
 def test_hidden_states_of_every_layer_and_logits_are_theirs(
-    name: str, tmp_path: Path, randomised: Randomised
+    name: str, tmp_path: Path, randomised: Randomised, torch_outputs: Outputs
 ) -> None:
     model = randomised(MODELS[name]())
     import_folder(saved(model, tmp_path / "theirs"), tmp_path / "ours")
@@ -197,7 +180,7 @@ def test_there_and_back_every_byte_is_the_same(
 
 @ALL
 def test_transformers_opens_what_is_exported(
-    name: str, tmp_path: Path, randomised: Randomised
+    name: str, tmp_path: Path, randomised: Randomised, torch_outputs: Outputs
 ) -> None:
     model = randomised(MODELS[name]())
     import_folder(saved(model, tmp_path / "theirs"), tmp_path / "ours")

@@ -1,5 +1,6 @@
 """The decoder against transformers' Qwen2 and PEFT's LoRA, with the same random weights."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ transformers = pytest.importorskip("transformers")
 # In float32: largest difference of a hidden state over its largest value; of a logit.
 TOLERANCE_HIDDEN = 1e-5
 TOLERANCE_LOGITS = 1e-4
+Outputs = Callable[[Any, np.ndarray], tuple[Any, Any, Any]]
 
 
 def tiny(heads: int, kv_heads: int, tied: bool) -> Qwen2Config:
@@ -93,21 +95,6 @@ def shapes(decoder: Decoder) -> dict:
     return nn.unbox(init)["params"]
 
 
-def torch_outputs(model, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Final hidden states, the output of every layer, logits."""
-    outputs = []
-    [layers] = [module for name, module in model.named_modules() if name.endswith(".layers")]
-    hooks = [
-        layer.register_forward_hook(lambda _, __, output: outputs.append(output))
-        for layer in layers
-    ]
-    with torch.no_grad():
-        out = model(torch.from_numpy(tokens), output_hidden_states=True)
-    for hook in hooks:
-        hook.remove()
-    return out.hidden_states[-1].numpy(), torch.stack(outputs).numpy(), out.logits.numpy()
-
-
 def random_tokens(*shape: int) -> np.ndarray:
     return np.random.default_rng(2).integers(0, 71, shape)
 
@@ -131,7 +118,9 @@ def assert_identical(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]
 
 
 @pytest.mark.parametrize("config", [TIED, UNTIED], ids=["tied", "untied"])
-def test_reading_in_pieces_equals_transformers(config: Qwen2Config, tmp_path: Path) -> None:
+def test_reading_in_pieces_equals_transformers(
+    config: Qwen2Config, tmp_path: Path, torch_outputs: Outputs
+) -> None:
     """Rows of 17, 9 and 13 tokens enter in pieces of 7, pads anywhere between them."""
     model, decoder = random_qwen2(config), Decoder(config, unrolled=True)
     params = unroll(to_ours(TABLE, released(model, tmp_path), shapes(Decoder(config)), IGNORE))
@@ -165,7 +154,7 @@ def test_weights_of_a_tied_model_are_refused_by_an_untied_one(tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
-def test_lora_equals_peft(tmp_path: Path) -> None:
+def test_lora_equals_peft(tmp_path: Path, torch_outputs: Outputs) -> None:
     peft = pytest.importorskip("peft")
     config, rank, alpha = UNTIED, 4, 12.0
     base, tokens = random_qwen2(config), random_tokens(2, 11)
