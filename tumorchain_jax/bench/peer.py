@@ -4,14 +4,15 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
+import numpy as np
 
+from tumorchain_jax.convert.family import decoder_shapes
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.qwen2.convert import TABLE, transformers_config
-from tumorchain_jax.models.qwen2.model import Decoder, Qwen2Config
+from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.weight_map import from_ours
+from tumorchain_jax.path_rules import unflatten
 
 QWEN2_5_HALF_B = Qwen2Config(
     vocab_size=151_936,
@@ -28,15 +29,13 @@ QWEN2_5_HALF_B = Qwen2Config(
 
 def random_decoder(config: Qwen2Config) -> dict[str, Any]:
     """Random parameters, layers stacked."""
-
-    def whole(decoder: Decoder, tokens: jax.Array) -> jax.Array:
-        return decoder.logits(decoder(decoder.embed(tokens))[0])
-
-    def init(key: jax.Array) -> Any:
-        variables = Decoder(config).init(key, jnp.zeros((1, 2), jnp.int32), method=whole)
-        return nn.meta.unbox(variables)["params"]
-
-    return jax.jit(init)(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    return unflatten(
+        {
+            path: jnp.asarray("norm" in path, jnp.float32) + 0.02 * rng.standard_normal(shape, "f4")
+            for path, shape in decoder_shapes(config).items()
+        }
+    )
 
 
 def transformers_model(config: Qwen2Config, params: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from tumorchain_jax.convert.family import FLOATS
 from tumorchain_jax.convert.imported import SOURCE, Entry, Imported
 from tumorchain_jax.convert.merge import Merged
 from tumorchain_jax.convert.output import appearing
-from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter, rounded
+from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter, as_bytes, rounded
 from tumorchain_jax.errors import InputError
 
 DTYPE_FIELDS = ("dtype", "torch_dtype")
@@ -100,8 +100,8 @@ def _write_one(
     for _, stored in weights.pieces(entry.key):
         stored = np.ascontiguousarray(stored)
         values = rounded(weights.folder, entry.key, stored, dtype)
-        kept.update(stored.reshape(-1).view(np.uint8).data)
-        digest.update(values.reshape(-1).view(np.uint8).data)
+        kept.update(as_bytes(stored))
+        digest.update(as_bytes(values))
         writer.write(entry.key, offset, values)
         offset += values.nbytes
     is_source = isinstance(weights, Imported) and weights.dtype_of(entry.key) == entry.dtype

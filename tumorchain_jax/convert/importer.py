@@ -24,7 +24,13 @@ from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 from tumorchain_jax.convert.output import part_of
 from tumorchain_jax.convert.pickles import SUFFIXES
 from tumorchain_jax.convert.recognise import as_folder, open_source
-from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter, check_finite, rounded
+from tumorchain_jax.convert.tensor_files import (
+    Tensor,
+    TensorWriter,
+    as_bytes,
+    check_finite,
+    rounded,
+)
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.weight_map import canonical
 
@@ -198,22 +204,17 @@ def _write_one(
         if place is None:
             assert carried is not None
             carried.write(tensor.key, offset, values)
-            digest.update(_bytes(values))
+            digest.update(as_bytes(values))
         else:
             check_finite(tensor.file, tensor.key, values)
             dtype = arrays.specs[place.path].dtype
             ours = rounded(tensor.file, tensor.key, values, dtype)
             # It is hashed while it is being written.
             writing = arrays.write(*place, rows, ours)
-            digest.update(_bytes(values))
+            digest.update(as_bytes(values))
             writing.result()
         offset += values.nbytes
     return digest.hexdigest()
-
-
-def _bytes(values: np.ndarray) -> memoryview:
-    """numpy's own dtypes alone have a buffer, and bfloat16 is none of them."""
-    return values.reshape(-1).view(np.uint8).data
 
 
 def _check_copies(source: Path, family: Family, tensors: Mapping[str, Tensor]) -> None:
@@ -228,7 +229,7 @@ def _check_copies(source: Path, family: Family, tensors: Mapping[str, Tensor]) -
 def _digest(tensor: Tensor) -> str:
     digest = hashlib.sha256()
     for _, values in tensor.pieces():
-        digest.update(_bytes(values))
+        digest.update(as_bytes(values))
     return digest.hexdigest()
 
 

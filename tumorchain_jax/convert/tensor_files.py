@@ -172,6 +172,11 @@ def _tensor(path: Path, key: str, fields: Mapping[str, Any], data: int) -> Tenso
     return tensor
 
 
+def as_bytes(values: np.ndarray) -> memoryview:
+    """An array's numbers, row by row. numpy's own dtypes alone have a buffer; bfloat16 is none."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+
+
 def rounded(source: Path, key: str, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """A tensor's numbers in another dtype.
 
@@ -235,8 +240,7 @@ class TensorWriter:
     def write(self, key: str, offset: int, values: np.ndarray) -> None:
         """Put values (rows as they lie in the file) `offset` bytes into a tensor."""
         self._stream.seek(self._data + self._starts[key] + offset)
-        # numpy's own dtypes alone have a buffer: bfloat16 goes as the bytes that it is.
-        self._stream.write(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+        self._stream.write(as_bytes(values))
 
     def flush(self) -> None:
         """Hand what was written over to the system, which keeps it if this process is killed."""

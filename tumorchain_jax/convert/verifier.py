@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from tumorchain_jax.convert.imported import MANIFEST, Imported
 from tumorchain_jax.convert.recognise import open_tensors
+from tumorchain_jax.convert.tensor_files import as_bytes
 
 Pieces = Callable[[], Iterator[tuple[slice, np.ndarray]]]
 
@@ -90,6 +91,5 @@ def _open(folder: Path) -> Iterator[tuple[Mapping[str, _Tensor], list[str]]]:
 def _digest(tensor: _Tensor, dtype: np.dtype) -> str:
     digest = hashlib.sha256()
     for _, values in tensor.pieces():
-        values = np.ascontiguousarray(values, dtype)
-        digest.update(values.reshape(-1).view(np.uint8).data)
+        digest.update(as_bytes(values.astype(dtype, copy=False)))
     return digest.hexdigest()
