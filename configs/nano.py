@@ -39,7 +39,7 @@ def get_config() -> ConfigDict:
 
     config.steps = 1200
     config.batch_size = 8
-    config.accumulation = 1
+    config.rows_per_device = 8  # at once; the rest of a batch is accumulated
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
     config.learning_rate = 8e-3
     config.rate_scale = ((r"projector/.*", 0.1), (".*", 1.0))
@@ -49,6 +49,13 @@ def get_config() -> ConfigDict:
     config.alpha = 1.0
     # The encoder has had its lessons: the others learn to read it.
     config.trainable = ((r"encoder/.*", False), (".*", True))
+
+    # Sizes of the mesh; -1 takes the devices that are left. What lies where on it is told in
+    # `tumorchain_jax/parallel/partition.py`.
+    config.mesh = ConfigDict({"data": 1, "fsdp": -1, "tensor": 1, "sequence": 1})
+    config.remat = "none"  # what the backward pass makes anew: none, dots, full
+    config.loss_parts = 1  # the logits of a row are made in so many parts
+    config.frozen_dtype = "float32"  # of what is not trained
 
     config.log_every = 10
     config.checkpoint = ConfigDict({"every": 200, "keep": 2})

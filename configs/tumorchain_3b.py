@@ -5,8 +5,8 @@
     tumorchain train --config configs/tumorchain_3b.py --workdir runs/3b \\
         --config.data.folder=DATA --config.init=runs/qwen,runs/m3d
 
-This needs an accelerator: weights, gradient and AdamW's moments alone take 51 GB in float32, and
-training runs on one device as yet (the paper used 32). Without `init` it starts from random
+Weights, gradient and AdamW's moments take 51 GB in float32, over all devices together; the paper
+used 32. `tumorchain compile` tells whether it fits a machine. Without `init` it starts from random
 weights. DATA is a TumorCoT data set with Qwen's tokenizer.
 """
 
@@ -41,8 +41,8 @@ def get_config() -> ConfigDict:
     # No lessons of its own: M3D's encoder comes pretrained.
     config.encoder = ConfigDict({"folder": "", "alone": {"steps": 0}, "whole": {"steps": 0}})
 
-    config.accumulation = 2
-    config.batch_size = 2 * config.accumulation  # 2 at once on the device
+    config.batch_size = 128  # rows
+    config.rows_per_device = 2  # at once; the rest of a batch is accumulated
     config.steps = TRAINING_RECORDS // (RECORDS_PER_ROW * config.batch_size)  # one epoch
     config.optimizer = "adamw"
     config.learning_rate = 3e-5
@@ -52,6 +52,13 @@ def get_config() -> ConfigDict:
     config.clip_norm = 1.0
     config.alpha = 1.0
     config.trainable = ((".*", True),)
+
+    # Sizes of the mesh; -1 takes the devices that are left. What lies where on it is told in
+    # `tumorchain_jax/parallel/partition.py`.
+    config.mesh = ConfigDict({"data": 1, "fsdp": -1, "tensor": 1, "sequence": 1})
+    config.remat = "full"  # what the backward pass makes anew: none, dots, full
+    config.loss_parts = 16  # the logits of a row are made in so many parts
+    config.frozen_dtype = "bfloat16"  # of what is not trained
 
     config.log_every = 10
     config.checkpoint = ConfigDict({"every": 1000, "keep": 2})

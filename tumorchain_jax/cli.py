@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns its exit code."""
     parser = _build_parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.run not in (_train, _experiments, _bench):
+    if rest and options.run not in (_train, _experiments, _bench, _compile):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     options.overrides = rest
     # Only its tokenizers are used here: no advice to install PyTorch on stderr.
@@ -172,6 +172,21 @@ def _build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--config", type=Path, help="of the step")
     bench.add_argument("--json", action="store_true")
     bench.epilog = train.epilog
+
+    compile_ = command("compile", _compile, "What a training needs on a machine, without it")
+    add = compile_.add_argument
+    add("--config", type=Path, required=True, help="a configs/*.py file")
+    add("--target", nargs="+", required=True, help="v5e-16, v5p-32, 2xv5e-16, h100-8 and so on")
+    add(
+        "--program",
+        nargs="+",
+        choices=["train", "reason"],
+        default=["train"],
+        help="an optimizer step; the reasoning loop",
+    )
+    add("--batch", type=int, default=8, help="questions of the reasoning loop; default: 8")
+    add("--json", action="store_true", help="the rows as JSON")
+    compile_.epilog = train.epilog
 
     info = command("info", _info, "Versions, devices, tasks and organs")
     info.add_argument("--json", action="store_true")
@@ -416,6 +431,19 @@ def _bench(options: argparse.Namespace) -> int:
     else:
         values = bench_step(read_config(options.config, options.overrides))
     print(json.dumps(values) if options.json else table(values))
+    return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    # The programs are for other devices; whatever this machine has is left alone.
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    from tumorchain_jax.ahead_of_time.command import compile_ahead, table
+    from tumorchain_jax.training.config import read_config
+
+    _check_numbers(options, batch=(1, 4096))
+    config = read_config(options.config, options.overrides)
+    rows = list(compile_ahead(config, options.target, options.program, options.batch))
+    print(json.dumps(rows, indent=1) if options.json else table(rows))
     return 0
 
 

@@ -27,16 +27,18 @@ devices = np.array(jax.devices()[: np.prod(shape)]).reshape(shape)
 mesh = jax.sharding.Mesh(devices, tuple("xy"[: len(shape)]))
 
 
-def sharding(path):
+def place(spec):
     # The last axes that the mesh divides, from the back.
     names, left = [], [*mesh.shape.items()]
-    for size in reversed(imported.arrays.specs[path].shape):
+    for size in reversed(spec.shape):
         fits = bool(left) and size % left[-1][1] == 0
         names.append(left.pop()[0] if fits else None)
-    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*reversed(names)))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*reversed(names)))
+    return jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding)
 
 
-flat = flatten(imported.restore(sharding))
+places = {path: place(spec) for path, spec in imported.arrays.specs.items()}
+flat = flatten(imported.restore(places))
 whole = {path: np.asarray(leaf) for path, leaf in flat.items()}
 np.savez(sys.argv[2], **{path: leaf.astype(np.float32) for path, leaf in whole.items()})
 pieces = {len({str(shard.index) for shard in leaf.addressable_shards}) for leaf in flat.values()}

@@ -24,6 +24,7 @@ from tumorchain_jax.models.tumorchain import (
     gather_rows,
 )
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.parallel.partition import RULES
 from tumorchain_jax.path_rules import flatten, unflatten
 
 KEY = jax.random.key(0)
@@ -51,7 +52,7 @@ CONFIGS = {
     "global": replace(TINY, roi_source="global", projector=ProjectorConfig("gelu")),
 }
 EVERY_CONFIG = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-AXES = {"layers", "patch", "cells", "embed", "heads", "mlp", "vocab", "classes", "lora_rank"}
+AXES = {name for name, _ in RULES}
 
 # Two scans: a prefix of two places, then two questions of four places and of three; a pad.
 RNG = np.random.default_rng(0)

@@ -26,11 +26,11 @@ def update(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
     return state, {"loss": jnp.sum(weight**2)}
 
 
-def stream(first_step: int, stop: int, spoilt: int = 0) -> Iterator[np.ndarray]:
+def stream(first_step: int, stop: int, spoilt: int = 0) -> Iterator[jax.Array]:
     """A batch for each step; the run is interrupted after step `stop`."""
     for step in range(first_step + 1, stop + 1):
         value = np.nan if step == spoilt else np.sin(step)
-        yield np.full((2, 2), value, np.float32)
+        yield jax.device_put(np.full((2, 2), value, np.float32))
     raise KeyboardInterrupt
 
 
@@ -39,7 +39,12 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
     fields = {"log_every": 1, "checkpoint": {"every": 1, "keep": 2}} | config
     state = TrainState(jnp.int32(0), {"w": jnp.ones((2, size))}, {}, {"count": jnp.int32(0)})
     batches_from = lambda step: stream(step, stop, spoilt)
-    return fit(workdir, state, update, batches_from, RATE, 6, ConfigDict(fields))
+    abstract = jax.tree.map(shape_of, state)
+    return fit(workdir, abstract, lambda: state, update, batches_from, RATE, 6, ConfigDict(fields))
+
+
+def shape_of(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
 
 
 def logged(workdir: Path) -> list[dict]:

@@ -19,7 +19,7 @@ from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vit3d.convert import CLIP_FIELDS
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.checkpoint import export
-from tumorchain_jax.training.initial import initial_params
+from tumorchain_jax.training.initial import loaded_params, random_params
 
 ADAPTED = LoRA((r"decoder/.*/q_proj",), rank=2)
 
@@ -28,6 +28,15 @@ def params(model: TumorChainConfig, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     shapes = abstract_params(model).items()
     return {path: rng.standard_normal(leaf.shape, np.float32) for path, leaf in shapes}
+
+
+def places(model: TumorChainConfig, **more: tuple[int, ...]) -> dict[str, jax.ShapeDtypeStruct]:
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    shapes = {path: leaf.shape for path, leaf in abstract_params(model).items()} | more
+    return {
+        path: jax.ShapeDtypeStruct(shape, np.float32, sharding=here)
+        for path, shape in shapes.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +55,8 @@ def config(tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path) -> Conf
 def test_all_parameters_are_the_checkpoints(
     config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
 ) -> None:
-    fresh, expected = params(tiny, 1), params(tiny, 0)
-    found = initial_params(config, tokenizer, fresh)
+    expected = params(tiny, 0)
+    found = loaded_params(config, tokenizer, places(tiny))
     assert found.keys() == expected.keys()
     for path, leaf in found.items():
         assert isinstance(leaf, jax.Array), path
@@ -55,12 +64,12 @@ def test_all_parameters_are_the_checkpoints(
 
 
 def test_adapters_are_new(config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer) -> None:
-    fresh, kept = params(replace(tiny, lora=ADAPTED), 1), params(tiny, 0)
-    found = initial_params(config, tokenizer, fresh)
-    assert found.keys() == fresh.keys()
+    wanted, kept = places(replace(tiny, lora=ADAPTED)), params(tiny, 0)
+    found = loaded_params(config, tokenizer, wanted)
+    assert found.keys() == kept.keys()
     for path, leaf in found.items():
-        np.testing.assert_array_equal(leaf, kept.get(path, fresh[path]))
-    assert {path for path in fresh if path not in kept} == {
+        np.testing.assert_array_equal(leaf, kept[path])
+    assert {path for path in wanted if path not in kept} == {
         f"decoder/layers/self_attn/q_proj/lora_{part}" for part in "ab"
     }
 
@@ -68,16 +77,16 @@ def test_adapters_are_new(config: ConfigDict, tiny: TumorChainConfig, tokenizer:
 def test_another_model_is_refused(
     config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    wide = params(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)), 1)
+    wide = places(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)))
     expected = r"mlp/down_proj/kernel: found \(2, 32, 16\), expected \(2, 48, 16\)"
     with pytest.raises(InputError, match=expected):
-        initial_params(config, tokenizer, wide)
-    part = params(tiny, 1)
+        loaded_params(config, tokenizer, wide)
+    part = places(tiny)
     del part["projector/linear1/bias"]
     with pytest.raises(InputError, match=r"linear1/bias: found \(16,\), expected no such array"):
-        initial_params(config, tokenizer, part)
+        loaded_params(config, tokenizer, part)
     with pytest.raises(InputError, match=r"more: found no such array, expected \(3,\)"):
-        initial_params(config, tokenizer, params(tiny, 1) | {"more": np.zeros(3)})
+        loaded_params(config, tokenizer, places(tiny, more=(3,)))
 
 
 def test_adapters_of_the_checkpoint_are_not_dropped(
@@ -88,8 +97,8 @@ def test_adapters_of_the_checkpoint_are_not_dropped(
     own = params(adapted, 0)
     export(Path(config.init), adapted, PreprocessConfig((8, 16, 16)), "all", own, tokenizer)
     with pytest.raises(InputError, match=r"lora_a: found \(2, 16, 2\), expected no such array"):
-        initial_params(config, tokenizer, params(tiny, 1))
-    found = initial_params(config, tokenizer, params(adapted, 1))
+        loaded_params(config, tokenizer, places(tiny))
+    found = loaded_params(config, tokenizer, places(adapted))
     for path, leaf in found.items():
         np.testing.assert_array_equal(leaf, own[path])
 
@@ -97,15 +106,15 @@ def test_adapters_of_the_checkpoint_are_not_dropped(
 def test_what_its_weights_were_not_trained_on_is_refused(
     config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
-    fresh = params(tiny, 1)
+    fresh = places(tiny)
     with pytest.raises(InputError, match=r"tokenizer\.json: found other tokens"):
-        initial_params(config, Tokenizer.train(["the spleen"], 300), fresh)
+        loaded_params(config, Tokenizer.train(["the spleen"], 300), fresh)
     config.window.width = 350.0
     with pytest.raises(InputError, match=r"window: found .*400\.0.*, expected .*350\.0"):
-        initial_params(config, tokenizer, fresh)
+        loaded_params(config, tokenizer, fresh)
     config.init = str(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"config\.json: found none"):
-        initial_params(config, tokenizer, fresh)
+        loaded_params(config, tokenizer, fresh)
 
 
 @pytest.fixture
@@ -127,25 +136,32 @@ def imported(config: ConfigDict, tiny: TumorChainConfig, tmp_path: Path) -> Conf
 def test_imported_parts_are_filled_and_the_rest_is_new(
     imported: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
 ) -> None:
-    fresh, kept = params(tiny, 1), params(tiny, 0)
-    found = initial_params(imported, tokenizer, fresh)
-    assert found.keys() == fresh.keys()
+    kept = params(tiny, 0)
+    found = loaded_params(imported, tokenizer, places(tiny))
+    assert found.keys() == {path for path in kept if path.startswith(("decoder/", "encoder/"))}
     for path, leaf in found.items():
-        part = kept if path.startswith(("decoder/", "encoder/")) else fresh
-        np.testing.assert_array_equal(leaf, part[path], err_msg=path)
+        np.testing.assert_array_equal(leaf, kept[path], err_msg=path)
+
+
+def test_only_what_is_missing_is_made(tiny: TumorChainConfig) -> None:
+    wanted = {path: leaf for path, leaf in places(tiny).items() if path.startswith("projector/")}
+    found, all_params = random_params(tiny, 5, wanted), random_params(tiny, 5, places(tiny))
+    assert found.keys() == wanted.keys()
+    for path, leaf in found.items():
+        np.testing.assert_array_equal(leaf, all_params[path], err_msg=path)
 
 
 def test_imported_parts_of_another_model_are_refused(
     imported: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer
 ) -> None:
-    wide = params(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)), 1)
+    wide = places(replace(tiny, decoder=replace(tiny.decoder, intermediate_size=48)))
     with pytest.raises(
         InputError, match=r"down_proj/kernel: found \(2, 32, 16\), expected \(2, 48"
     ):
-        initial_params(imported, tokenizer, wide)
+        loaded_params(imported, tokenizer, wide)
     with pytest.raises(InputError, match=r"tokenizer\.json: found other tokens"):
-        initial_params(imported, Tokenizer.train(["the spleen"], 300), params(tiny, 1))
+        loaded_params(imported, Tokenizer.train(["the spleen"], 300), places(tiny))
     decoder = imported.init.split(",")[0]
     imported.init = f"{decoder},{decoder}"
     with pytest.raises(InputError, match="what another folder fills too"):
-        initial_params(imported, tokenizer, params(tiny, 1))
+        loaded_params(imported, tokenizer, places(tiny))

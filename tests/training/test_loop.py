@@ -31,9 +31,9 @@ from pathlib import Path
 from tumorchain_jax.training import fit, loop
 
 class Dying(fit.Checkpoints):
-    def save(self, state, force=False):
-        super().save(state, force)
-        if int(state.step) == 3:
+    def save(self, step, state, force=False):
+        super().save(step, state, force)
+        if step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
 fit.Checkpoints = Dying
@@ -155,7 +155,7 @@ def test_a_configuration_at_odds_with_itself_or_the_data_is_refused(
     small = replace(tiny, decoder=replace(tiny.decoder, vocab_size=500))
     grid = replace(tiny, encoder=replace(tiny.encoder, image=(8, 16, 24)))
     for changes, message in (
-        ({"accumulation": 4}, "accumulation: found 4, expected a divisor of batch_size 2"),
+        ({"mesh__tensor": 3}, "mesh: found data 1, fsdp -1, tensor 3"),
         ({"data__phantoms": 5}, "dataset.json: found"),
         ({"data__phantoms": 0, "window__width": 350.0}, "preprocess: found"),
         ({"data__phantoms": 0, "model": grid}, "preprocess: found"),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
 from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
 
@@ -21,8 +22,11 @@ class GivenLogits(TumorChain):
         self.text = self.param("text", lambda _: jnp.zeros((B, T, V)))
         self.organs = self.param("organs", lambda _: jnp.zeros((B, ORGANS, 2)))
 
-    def __call__(self, volume: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
+    def hidden(self, volume: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
         return self.text * volume.max(), self.organs
+
+    def logits(self, hidden: jax.Array) -> jax.Array:
+        return hidden
 
 
 @pytest.fixture
@@ -121,9 +125,32 @@ def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: 
     assert loss(sums(params, untold), untold, 1.0) == 0
 
 
-def test_parts_are_cut_along_the_scans(batch: Batch) -> None:
+def test_scans_are_dealt_into_parts(batch: Batch) -> None:
     parts = split(batch, 2)
     assert parts.tokens.shape == (2, B // 2, T)
     for part in range(2):
-        np.testing.assert_array_equal(parts.volume[part], batch.volume[2 * part : 2 * part + 2])
-        np.testing.assert_array_equal(parts.abnormal[part], batch.abnormal[2 * part :][:2])
+        np.testing.assert_array_equal(parts.volume[part], batch.volume[part::2])
+        np.testing.assert_array_equal(parts.abnormal[part], batch.abnormal[part::2])
+
+
+@pytest.mark.parametrize("parts", [2, 3, 12])
+def test_logits_made_in_parts_give_the_same_loss_and_gradient(
+    parts: int, tiny: TumorChainConfig, params: dict, batch: Batch
+) -> None:
+    def loss(params: dict, parts: int) -> tuple[jax.Array, Sums]:
+        sums = loss_sums(GivenLogits(tiny), params, batch, parts)
+        return hybrid_loss(sums, *totals(batch), 0.3), sums
+
+    def gradient(parts: int) -> Any:
+        return jax.jit(jax.grad(loss, has_aux=True), static_argnums=1)(params, parts)
+
+    found, expected = gradient(parts), gradient(1)
+    for left, right in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-8)
+
+
+def test_parts_that_do_not_divide_the_row_are_refused(
+    tiny: TumorChainConfig, params: dict, batch: Batch
+) -> None:
+    with pytest.raises(InputError, match="loss_parts: found 5, expected a divisor of the row's 12"):
+        loss_sums(GivenLogits(tiny), params, batch, 5)

@@ -28,12 +28,13 @@ class Bigrams(TumorChain):
         self.words = self.param("words", zeros, groups["words"])
         self.organs = self.param("organs", zeros, groups["organs"])
 
-    def __call__(
-        self, volume: jax.Array, tokens: jax.Array, *_: Any
-    ) -> tuple[jax.Array, jax.Array]:
+    def hidden(self, volume: jax.Array, tokens: jax.Array, *_: Any) -> tuple[jax.Array, jax.Array]:
         light = volume.mean((1, 2, 3))[:, None]
         text = self.words["table"][tokens] + (light * self.words["light"])[:, None]
         return text, light[..., None] * self.organs["kernel"] + self.organs["bias"]
+
+    def logits(self, hidden: jax.Array) -> jax.Array:
+        return hidden
 
 
 def is_shape(leaf: Any) -> bool:

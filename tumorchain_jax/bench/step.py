@@ -11,13 +11,16 @@ from ml_collections import ConfigDict
 from tumorchain_jax.bench.timing import seconds
 from tumorchain_jax.data.dataset import write_phantoms
 from tumorchain_jax.data.pipeline import ExampleSource, batches
-from tumorchain_jax.models.tumorchain import TumorChain, init_params, run
+from tumorchain_jax.models.tumorchain import TumorChain, run
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.partition import on_mesh, rows_of
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.initial import random_params
 from tumorchain_jax.training.loop import layout_of
 from tumorchain_jax.training.loss import Batch, loss_sums
-from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
-from tumorchain_jax.training.step import TrainState, make_step
+from tumorchain_jax.training.program import training_program
+from tumorchain_jax.training.step import TrainState
 
 FIRST_SEED = 7_000_000
 
@@ -37,35 +40,31 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         source = ExampleSource(data, layout_of(config))
         stream = batches(source, config.batch_size, 0, 0)
         batch_s = seconds(lambda: [next(stream) for _ in range(4)], repeats) / 4
-        batch = jax.device_put(Batch(**next(stream)))
+        arrays = next(stream)
 
-    model = TumorChain(config.model)
-    schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
-    optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
-    )
-    params = jax.jit(init_params, static_argnums=0)(config.model, jax.random.key(0))
-    trained, frozen = split_trainable(unflatten(params), config.trainable)
+    mesh = make_mesh(dict(config.mesh))
+    program = training_program(config, mesh)
+    batch = Batch(**jax.device_put(arrays, rows_of(mesh)))
+    state = [program.start(random_params(config.model, 0, program.params))]
+    trained, frozen = jax.tree.map(jnp.copy, (state[0].trained, state[0].frozen))
+    model = TumorChain(config.model, remat=config.remat)
 
     def loss(trained: dict[str, Any]) -> jax.Array:
-        sums = loss_sums(model, unflatten(frozen | trained), batch)
+        sums = loss_sums(model, unflatten(frozen | trained), batch, config.loss_parts)
         return sums.token_loss + sums.organ_loss
+
+    def update() -> TrainState:
+        state[0], _ = program.step(state[0], batch)
+        return state[0]
 
     forward, backward = jax.jit(loss), jax.jit(jax.grad(loss))
     volume = batch.volume.astype(jnp.float32) / 255
     encode = jax.jit(lambda params: run(model, unflatten(params), volume, method="encode"))
-    encode_s = seconds(lambda: encode(frozen | trained), repeats)
-    forward_s = seconds(lambda: forward(trained), repeats)
-    backward_s = seconds(lambda: backward(trained), repeats)
-
-    step = make_step(model, optimizer, config.alpha, config.accumulation)
-    state = [TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))]
-
-    def update() -> TrainState:
-        state[0], _ = step(state[0], batch)
-        return state[0]
-
-    step_s = seconds(update, repeats)
+    with on_mesh(mesh):
+        encode_s = seconds(lambda: encode(frozen | trained), repeats)
+        forward_s = seconds(lambda: forward(trained), repeats)
+        backward_s = seconds(lambda: backward(trained), repeats)
+        step_s = seconds(update, repeats)
     return {
         "batch, s": batch_s,
         "encoder forward, s": encode_s,

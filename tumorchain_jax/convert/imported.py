@@ -8,7 +8,7 @@ manifest.json        every tensor of the source: its hash, and where it went
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -118,18 +118,18 @@ class Imported:
         entry = self.entries[key]
         return self.arrays.specs[entry.place.path].dtype if entry.place else entry.dtype
 
-    def restore(self, sharding: Callable[[str], jax.sharding.Sharding] | None = None) -> Any:
+    def restore(self, places: Mapping[str, jax.ShapeDtypeStruct] | None = None) -> Any:
         """The parameters as a tree of arrays.
 
         Args:
-            sharding: of the array at a path; each process reads only what its shards need. Without
-                it all goes to the first device.
+            places: the dtype and sharding of the array at each path; each process reads only what
+                its shards need. Without them all goes to the first device as it is.
         """
         first = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         flat = {
-            path: jax.ShapeDtypeStruct(
-                spec.shape, spec.dtype, sharding=sharding(path) if sharding else first
-            )
+            path: places[path]
+            if places
+            else jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=first)
             for path, spec in self.arrays.specs.items()
         }
         with ocp.StandardCheckpointer() as checkpointer:

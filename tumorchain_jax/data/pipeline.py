@@ -173,13 +173,37 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
 
 
 def batches(
-    source: ExampleSource, batch_size: int, seed: int, first_step: int
+    source: ExampleSource,
+    batch_size: int,
+    seed: int,
+    first_step: int,
+    rows: Sequence[int] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Endless shuffled batches from step `first_step` on, as if one had come there step by step.
 
-    The order is one global sequence of examples, so where to go on is one number.
+    The order is one global sequence of examples, so where to go on is one number, whatever the
+    number of processes.
+
+    Args:
+        rows: of each batch, that this process reads; all by default.
     """
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
+    rows = range(batch_size) if rows is None else rows
+    picked = grain.MapDataset.source(_Picked(dataset, batch_size, rows))
     # Endless, so without remainder; else grain rounds its length past what an int holds.
-    dataset = dataset.batch(batch_size, drop_remainder=True)
-    return iter(dataset[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))
+    picked = picked.batch(len(rows), drop_remainder=True)
+    return iter(picked[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))
+
+
+class _Picked:
+    """Some rows of every batch of a sequence of examples, for grain."""
+
+    def __init__(self, dataset: grain.MapDataset, batch_size: int, rows: Sequence[int]):
+        self.dataset, self.batch_size, self.rows = dataset, batch_size, rows
+
+    def __len__(self) -> int:
+        return len(self.dataset) // self.batch_size * len(self.rows)
+
+    def __getitem__(self, index: int) -> Example:
+        batch, row = divmod(index, len(self.rows))
+        return self.dataset[batch * self.batch_size + self.rows[row]]

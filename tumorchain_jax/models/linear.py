@@ -7,7 +7,7 @@ rest of the tree keeps its names, with or without LoRA.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from tumorchain_jax.models.logical_axes import logical
 from tumorchain_jax.path_rules import first_match
 
 
@@ -66,11 +67,6 @@ class LoRA:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
-
-
-def logical(init: nn.initializers.Initializer, *axes: str | None) -> nn.initializers.Initializer:
-    """An initializer whose parameter carries the logical names of its axes, for sharding."""
-    return cast(nn.initializers.Initializer, nn.with_logical_partitioning(init, axes))
 
 
 class Linear(nn.Module):

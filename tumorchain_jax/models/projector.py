@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from tumorchain_jax.models.linear import Linear, LoRA
+from tumorchain_jax.models.logical_axes import constrain
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Projector(nn.Module):
         rest = (True, self.lora, self.dtype)
         x = Linear(self.features, ("embed", "mlp"), *rest, name="linear1")(x)
         x = nn.relu(x) if self.config.activation == "relu" else nn.gelu(x, approximate=False)
+        x = constrain(x, "batch", "cells", "mlp")
         return Linear(self.features, ("mlp", "embed"), *rest, name="linear2")(x)
 
 

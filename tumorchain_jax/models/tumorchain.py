@@ -31,6 +31,7 @@ from tumorchain_jax.models.qwen2.model import (
     Qwen2Config,
     one_sequence,
 )
+from tumorchain_jax.models.remat import Remat
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.path_rules import flatten
 
@@ -116,19 +117,25 @@ TUMORCHAIN_7B = TumorChainConfig(ViT3DConfig(), QWEN2_5_7B, dtype="bfloat16")
 
 
 class TumorChain(nn.Module):
-    """F of Eq. 1 without the segmentation expert, whose label map arrives as ROI rows."""
+    """F of Eq. 1 without the segmentation expert, whose label map arrives as ROI rows.
+
+    Attributes:
+        unrolled: the decoder's, for decoding.
+        remat: what training keeps of each layer, see `models/remat.py`.
+    """
 
     config: TumorChainConfig
     unrolled: bool = False
+    remat: Remat = "none"
 
     def setup(self) -> None:
         """Declare the parts."""
         config = self.config
         dtype = jnp.dtype(config.dtype)
-        self.encoder = ViT3D(config.encoder, config.lora, dtype)
+        self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat)
         self.projector = Projector(config.projector, config.decoder.hidden_size, config.lora, dtype)
         self.organ_classifier = OrganClassifier(dtype)
-        self.decoder = Decoder(config.decoder, config.lora, dtype, self.unrolled)
+        self.decoder = Decoder(config.decoder, config.lora, dtype, self.unrolled, self.remat)
 
     def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:
         """A scan -> its bank of visual tokens."""
@@ -158,7 +165,7 @@ class TumorChain(nn.Module):
         visual = gather_rows(bank, jnp.maximum(bank_rows, 0))
         return jnp.where(bank_rows[:, :, None] >= 0, visual, self.decoder.embed(tokens))
 
-    def __call__(
+    def hidden(
         self,
         volume: Float[Array, "B D H W"],
         tokens: Int[Array, "B T"],
@@ -166,11 +173,16 @@ class TumorChain(nn.Module):
         packing: Packing,
         roi_rows: Int[Array, "B O L"],
         roi_valid: Bool[Array, "B O L"],
-    ) -> tuple[Float[Array, "B T V"], Float[Array, "B O 2"]]:
-        """Training: next-token logits of a scan's questions in one row, and organ logits."""
+    ) -> tuple[Float[Array, "B T K"], Float[Array, "B O 2"]]:
+        """Training: what `logits` reads, for a scan's questions in one row, and organ logits."""
         bank = self.encode(volume)
         hidden, _ = self.decoder(self.embed(bank, tokens, bank_rows), packing)
-        return self.decoder.logits(hidden), self.classify(bank, roi_rows, roi_valid)
+        return hidden, self.classify(bank, roi_rows, roi_valid)
+
+    def __call__(self, *args: Any) -> tuple[Float[Array, "B T V"], Float[Array, "B O 2"]]:
+        """Next-token logits and organ logits; what `hidden` takes."""
+        hidden, organs = self.hidden(*args)
+        return self.decoder.logits(hidden), organs
 
     def extend(self, *args: Any) -> Any:
         """`Decoder.extend`."""
@@ -193,12 +205,26 @@ def gather_rows(bank: Float[Array, "B M K"], rows: Int[Array, "B ..."]) -> Float
 
 def init_params(config: TumorChainConfig, key: Array) -> dict[str, Any]:
     """Random parameters by path."""
-    tokens, rows = jnp.zeros((1, 2), jnp.int32), jnp.zeros((1, 1, 1), jnp.int32)
-    volume, packing = jnp.zeros((1, *config.encoder.image)), one_sequence(1, 2)
-    variables = TumorChain(config).init(key, volume, tokens, tokens, packing, rows, rows > 0)
-    return flatten(nn.meta.unbox(variables)["params"])
+    return flatten(nn.meta.unbox(_variables(config, False, key))["params"])
 
 
 def abstract_params(config: TumorChainConfig) -> dict[str, jax.ShapeDtypeStruct]:
     """Shapes of the parameters by path, without making any."""
     return jax.eval_shape(partial(init_params, config), jax.random.key(0))
+
+
+def logical_axes(
+    config: TumorChainConfig, unrolled: bool = False
+) -> dict[str, tuple[tuple[str | None, ...], tuple[int, ...]]]:
+    """The logical names of each parameter's axes, and its shape, by path."""
+    variables = jax.eval_shape(partial(_variables, config, unrolled), jax.random.key(0))
+    return {
+        path: (box.names, box.value.shape) for path, box in flatten(variables["params"]).items()
+    }
+
+
+def _variables(config: TumorChainConfig, unrolled: bool, key: Array) -> Any:
+    tokens, rows = jnp.zeros((1, 2), jnp.int32), jnp.zeros((1, 1, 1), jnp.int32)
+    volume, packing = jnp.zeros((1, *config.encoder.image)), one_sequence(1, 2)
+    model = TumorChain(config, unrolled)
+    return model.init(key, volume, tokens, tokens, packing, rows, rows > 0)

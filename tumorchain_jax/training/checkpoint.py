@@ -41,15 +41,15 @@ class Checkpoints:
             item_handlers=ocp.StandardCheckpointHandler(),
         )
 
-    def restore(self, state: TrainState) -> TrainState:
-        """The latest checkpoint, shaped and placed like `state`; `state` itself if there is none.
+    def restore(self, abstract: TrainState) -> TrainState | None:
+        """The latest checkpoint, shaped and placed like `abstract`; None if there is none.
 
         Raises:
             InputError: the checkpoint is of another configuration, or damaged.
         """
         step = self._manager.latest_step()
         if step is None:
-            return state
+            return None
         folder = self._manager.directory / str(step)
         with _refusing_damage(folder):
             found = _shapes(self._manager.item_metadata(step).tree)
@@ -57,15 +57,14 @@ class Checkpoints:
         _check_shapes(
             self._manager.directory,
             found,
-            _shapes(state),
+            _shapes(abstract),
             "resume with the configuration it was trained with, or name another workdir",
         )
         with _refusing_damage(folder):
-            return self._manager.restore(step, args=ocp.args.StandardRestore(state))
+            return self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
 
-    def save(self, state: TrainState, force: bool = False) -> None:
+    def save(self, step: int, state: TrainState, force: bool = False) -> None:
         """Save if the step is due (or `force`), in the background."""
-        step = int(state.step)
         if step not in self._manager.all_steps():
             self._manager.save(step, args=ocp.args.StandardSave(state), force=force)
 

@@ -7,20 +7,26 @@ Shape letters: K cells, p q r voxels of a cell.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax.core import FrozenDict
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Num
 from ml_collections import ConfigDict
 
 from tumorchain_jax.data.cell_source import Cells, CellSource, scan_batches
 from tumorchain_jax.models.cell_tagger import CellTagger, tag_alone
 from tumorchain_jax.models.tumorchain import run
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.partition import rows_of
+from tumorchain_jax.parallel.processes import global_batch, on_host
 from tumorchain_jax.path_rules import Rules, flatten, unflatten
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
@@ -43,11 +49,13 @@ TagCells = Callable[[Params, Batch, Array], dict[str, Array]]
 """From parameters, a batch and a key for its augmentation to the logits of each tag."""
 
 
-def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> Params:
-    """Train encoder and projector on cell tags; their parameters.
+def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, np.ndarray]:
+    """Train encoder and projector on cell tags; their parameters by path.
+
+    Every device has the whole of this small model, and its share of each batch.
 
     Args:
-        config: reads `model`, `seed`, `encoder`, and the optimizer's and the loop's fields.
+        config: reads `model`, `seed`, `encoder`, `mesh`, and the optimizer's and the loop's fields.
         workdir: the run's; it trains in `encoder.folder`, or in `workdir/encoder` without one.
     """
     alone, whole = config.encoder.alone, config.encoder.whole
@@ -76,14 +84,17 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> Params:
 
     trained, frozen = split_trainable(init(jax.random.key(seed)), ALONE)
     params = trained | jax.tree.map(jnp.zeros_like, frozen)
-    params = _learn(config, folder / "alone", alone, params, ALONE, tag_cells, cells_from)
-    if whole.steps:
-        params = _learn(config, folder / "whole", whole, params, WHOLE, tag_scans, scans_from)
-    return {path: leaf for path, leaf in params.items() if path.startswith(KEPT)}
+    learn = partial(_learn, config, make_mesh(dict(config.mesh)))
+    with nn.logical_axis_rules(()):  # a cell is no scan: to cut its one row would be refused
+        params = learn(folder / "alone", alone, params, ALONE, tag_cells, cells_from)
+        if whole.steps:
+            params = learn(folder / "whole", whole, params, WHOLE, tag_scans, scans_from)
+    return {path: on_host(leaf) for path, leaf in params.items() if path.startswith(KEPT)}
 
 
 def _learn(
     config: ConfigDict,
+    mesh: Mesh,
     folder: Path,
     lesson: ConfigDict,
     params: Params,
@@ -110,12 +121,18 @@ def _learn(
         return state, metrics
 
     trained, frozen = split_trainable(params, trainable)
-    state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def initial() -> TrainState:
+        state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
+        return jax.device_put(state, everywhere)
+
     state = fit(
         folder,
-        state,
-        jax.jit(update, donate_argnums=0),
-        lambda step: map(_batch, batches_from(step)),
+        jax.tree.map(partial(_placed, everywhere), jax.eval_shape(initial)),
+        initial,
+        jax.jit(update, donate_argnums=0, out_shardings=(everywhere, None)),
+        lambda step: map(partial(_batch, rows_of(mesh)), batches_from(step)),
         schedule,
         lesson.steps,
         config,
@@ -123,10 +140,15 @@ def _learn(
     return state.frozen | state.trained
 
 
-def _batch(cells: Cells) -> Batch:
-    tags = Tags(*(jnp.asarray(cells[field]) for field in Tags._fields))
-    shown = {name: jnp.asarray(cells[name]) for name in cells.keys() - set(Tags._fields)}
-    return {**shown, "tags": tags}
+def _placed(sharding: NamedSharding, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _batch(sharding: NamedSharding, cells: Cells) -> Batch:
+    count = len(next(iter(cells.values())))
+    arrays = global_batch(cells, range(count), count, sharding)
+    tags = Tags(*(arrays.pop(field) for field in Tags._fields))
+    return {**arrays, "tags": tags}
 
 
 def turn(key: Array, cells: Num[Array, "K p q q"]) -> Num[Array, "K p q q"]:

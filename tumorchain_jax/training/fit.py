@@ -10,14 +10,16 @@ import jax
 import optax
 from ml_collections import ConfigDict
 
+from tumorchain_jax.parallel.processes import is_first
 from tumorchain_jax.training.checkpoint import Checkpoints
-from tumorchain_jax.training.metrics import MetricsLog
+from tumorchain_jax.training.metrics import MetricsLog, NoLog
 from tumorchain_jax.training.step import Metrics, TrainState
 
 
 def fit(
     workdir: Path,
-    state: TrainState,
+    abstract: TrainState,
+    initial: Callable[[], TrainState],
     update: Callable[[TrainState, Any], tuple[TrainState, Metrics]],
     batches_from: Callable[[int], Iterator[Any]],
     schedule: optax.Schedule,
@@ -27,8 +29,9 @@ def fit(
     """Train up to `steps`, from the latest checkpoint in `workdir` if there is one.
 
     Args:
-        state: where training starts; consumed.
-        batches_from: the batches after a step.
+        abstract: the state's shapes, types and places.
+        initial: makes the state where training starts; not called if there is a checkpoint.
+        batches_from: the batches after a step, on their devices.
         config: reads `log_every` and `checkpoint`.
 
     Raises:
@@ -37,17 +40,20 @@ def fit(
     """
     workdir.mkdir(parents=True, exist_ok=True)
     checkpoints = Checkpoints(workdir, config.checkpoint.every, config.checkpoint.keep)
-    state = checkpoints.restore(state)
+    state = checkpoints.restore(abstract)
+    if state is None:
+        state = initial()
     first_step = int(state.step)
-    part = workdir / ".config.json.part"
-    part.write_text(config.to_json_best_effort(indent=1) + "\n")
-    part.replace(workdir / "config.json")
-    log = MetricsLog(workdir, first_step, steps)
+    if is_first():
+        part = workdir / ".config.json.part"
+        part.write_text(config.to_json_best_effort(indent=1) + "\n")
+        part.replace(workdir / "config.json")
+    log = MetricsLog(workdir, first_step, steps) if is_first() else NoLog()
     started = time.monotonic()
     try:
         stream = batches_from(first_step)
         for step in range(first_step + 1, steps + 1):
-            batch = jax.device_put(next(stream))
+            batch = next(stream)
             with jax.transfer_guard("disallow"):
                 state, metrics = update(state, batch)
             log.advance()
@@ -58,7 +64,7 @@ def fit(
                 values["learning_rate"] = float(schedule(step - 1))
                 values["seconds"] = round(time.monotonic() - started, 2)
                 log.write(step, values)
-            checkpoints.save(state, force=step == steps)
+            checkpoints.save(step, state, force=step == steps)
     finally:
         log.close()
         checkpoints.close()

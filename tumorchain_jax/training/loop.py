@@ -1,14 +1,14 @@
-"""Training from a configuration to an exported checkpoint, on one process.
+"""Training from a configuration to an exported checkpoint, on every device of every process.
 
-Order on start: data set (made if need be), model, optimizer, latest checkpoint if there is one.
+Order on start: data set (made if need be), mesh, step, latest checkpoint; without one, parameters.
 A run that was stopped and starts again goes on as if it had not: the batch of a step depends on
-the seed and the step alone.
+the seed and the step alone, not on how many processes read it.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from tumorchain_jax.data.dataset import preprocess_values, read_manifest, write_phantoms
@@ -16,33 +16,36 @@ from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
 from tumorchain_jax.data.splits import check_split
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.models.tumorchain import TumorChainConfig
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.partition import on_mesh, rows_of
+from tumorchain_jax.parallel.processes import (
+    global_batch,
+    is_first,
+    local_rows,
+    on_host,
+    wait_for_all,
+)
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.checkpoint import check_vocabulary, export
 from tumorchain_jax.training.encoder import pretrain_encoder
 from tumorchain_jax.training.fit import fit
-from tumorchain_jax.training.initial import initial_params
+from tumorchain_jax.training.initial import loaded_params, place, random_params
 from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
-from tumorchain_jax.training.step import TrainState, make_step
+from tumorchain_jax.training.program import training_program
+from tumorchain_jax.training.step import TrainState
 
 
 def train(config: ConfigDict, workdir: Path) -> None:
     """Train and export to `workdir/export`.
 
     Raises:
-        InputError: the configuration is at odds with itself, the data or the checkpoint.
+        InputError: the configuration is at odds with itself, the devices, the data or the
+            checkpoint.
         FloatingPointError: the loss is no longer finite.
     """
-    if config.batch_size % config.accumulation:
-        raise InputError(
-            "config",
-            "accumulation",
-            str(config.accumulation),
-            f"a divisor of batch_size {config.batch_size}",
-            "choose another",
-        )
+    mesh = make_mesh(dict(config.mesh))
+    program = training_program(config, mesh)
     workdir.mkdir(parents=True, exist_ok=True)
 
     # ---------------------------------------------------------------- data
@@ -51,54 +54,57 @@ def train(config: ConfigDict, workdir: Path) -> None:
         model_config.encoder.image, config.window.level, config.window.width
     )
     data = Path(config.data.folder or workdir / "data")
-    if config.data.phantoms:
+    if config.data.phantoms and is_first():
         vocab_size = model_config.decoder.vocab_size
         write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
+    wait_for_all("data")
     _check_preprocess(data, preprocess)
     check_split(data)
     tokenizer = Tokenizer.load(data)
     check_vocabulary(data, tokenizer, model_config)
     source = ExampleSource(data, layout_of(config))
+    rows = local_rows(rows_of(mesh), config.batch_size)
 
-    # --------------------------------------------------- model and optimizer
-    model = TumorChain(model_config)
-    schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
-    optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
-    )
-    params = jax.jit(init_params, static_argnums=0)(model_config, jax.random.key(config.seed))
-    if config.init:
-        params = initial_params(config, tokenizer, params)
-    elif config.encoder.alone.steps:
-        params |= pretrain_encoder(config, data, workdir)
-    trained, frozen = split_trainable(unflatten(params), config.trainable)
-    del params  # the step consumes its state: nothing else may hold these arrays
-    state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
+    def batches_from(step: int) -> Iterator[Batch]:
+        for local in batches(source, config.batch_size, config.seed, step, rows):
+            yield Batch(**global_batch(local, rows, config.batch_size, rows_of(mesh)))
+
+    # ----------------------------------------------------------- parameters
+    def initial() -> TrainState:
+        params: dict[str, jax.Array] = {}
+        if config.init:
+            params = loaded_params(config, tokenizer, program.params)
+        elif config.encoder.alone.steps:
+            learned = pretrain_encoder(config, data, workdir)
+            params = {path: place(leaf, program.params[path]) for path, leaf in learned.items()}
+        missing = {path: leaf for path, leaf in program.params.items() if path not in params}
+        return program.start(params | random_params(model_config, config.seed, missing))
 
     # ------------------------------------------------------------------ loop
-    state = fit(
-        workdir,
-        state,
-        make_step(model, optimizer, config.alpha, config.accumulation),
-        lambda step: (
-            Batch(**batch) for batch in batches(source, config.batch_size, config.seed, step)
-        ),
-        schedule,
-        config.steps,
-        config,
-    )
+    with on_mesh(mesh):
+        state = fit(
+            workdir,
+            program.state,
+            initial,
+            program.step,
+            batches_from,
+            program.schedule,
+            config.steps,
+            config,
+        )
 
     # ---------------------------------------------------------------- export
-    arrays = jax.device_get(state.frozen | state.trained)
-    export(
-        workdir / "export",
-        model_config,
-        preprocess,
-        config.history,
-        arrays,
-        tokenizer,
-        config.initial_roi,
-    )
+    arrays = {path: on_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
+    if is_first():
+        export(
+            workdir / "export",
+            model_config,
+            preprocess,
+            config.history,
+            arrays,
+            tokenizer,
+            config.initial_roi,
+        )
 
 
 def layout_of(config: ConfigDict) -> Layout:

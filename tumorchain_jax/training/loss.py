@@ -3,6 +3,7 @@
 Shape letters: B scans, T positions of a row, O organs, L ROI slots, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.qwen2.model import Packing
 from tumorchain_jax.models.tumorchain import TumorChain, run
 
@@ -28,6 +30,11 @@ class Batch(NamedTuple):
     abnormal: Int[Array, "B O"]
 
 
+TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
+"""Hidden states, the token that each speaks of, and whether it counts."""
+TokenSums = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]
+
+
 class Sums(NamedTuple):
     """Sums over a batch, so that parts of a batch add up exactly."""
 
@@ -44,15 +51,22 @@ def known_organs(batch: Batch) -> Bool[Array, "B O"]:
     return (batch.abnormal >= 0) & batch.roi_valid.any(axis=2)
 
 
-def loss_sums(model: TumorChain, params: dict, batch: Batch) -> Sums:
+def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> Sums:
     """Run the model on a batch and sum up both terms of Eq. 8.
 
     The classifier's term is printed in the paper without a logarithm; it is a cross-entropy.
+
+    Args:
+        parts: the logits of so many parts of each row are made one after the other, and made again
+            in the backward pass: a large vocabulary's would take more room than all the rest.
+
+    Raises:
+        InputError: they do not divide the row.
     """
     volume = batch.volume
     if jnp.issubdtype(volume.dtype, jnp.integer):
         volume = volume.astype(jnp.float32) / 255  # as stored in a data set
-    logits, organ_logits = run(
+    hidden, organ_logits = run(
         model,
         params,
         volume,
@@ -61,19 +75,48 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch) -> Sums:
         Packing(batch.positions, batch.owner),
         batch.roi_rows,
         batch.roi_valid,
+        method="hidden",
     )
-    token_loss, token_hits, tokens = _cross_entropy(
-        logits[:, :-1], batch.tokens[:, 1:], batch.is_target[:, 1:]
-    )
+
+    def token_sums(rows: TokenRows) -> TokenSums:
+        logits = run(model, params, rows[0], method="logits")
+        return _cross_entropy(logits, *rows[1:])
+
+    # Each position speaks of the next; the last of a row, of none.
+    labels, is_target = (jnp.roll(x, -1, axis=1) for x in (batch.tokens, batch.is_target))
+    rows = hidden, labels, is_target.at[:, -1].set(False)
+    token_loss, token_hits, tokens = _sum_in_parts(token_sums, rows, parts)
     organ_loss, organ_hits, organs = _cross_entropy(
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
     )
     return Sums(token_loss, token_hits, tokens, organ_loss, organ_hits, organs)
 
 
+def _sum_in_parts(
+    token_sums: Callable[[TokenRows], TokenSums], rows: TokenRows, parts: int
+) -> TokenSums:
+    if parts == 1:
+        return token_sums(rows)
+    length = rows[1].shape[1]
+    if length % parts:
+        expected = f"a divisor of the row's {length} positions"
+        raise InputError("config", "loss_parts", str(parts), expected, "choose another")
+
+    def deal(x: Array) -> Array:
+        # Every part takes positions from the whole row, so that a device that holds some of the
+        # positions holds some of each part.
+        return jnp.moveaxis(x.reshape(x.shape[0], length // parts, parts, *x.shape[2:]), 2, 0)
+
+    def add(sums: TokenSums, part: TokenRows) -> tuple[TokenSums, None]:
+        return jax.tree.map(jnp.add, sums, token_sums(part)), None
+
+    zeros = (jnp.zeros(()),) * 3
+    return jax.lax.scan(jax.checkpoint(add), zeros, jax.tree.map(deal, rows))[0]
+
+
 def _cross_entropy(
     logits: Float[Array, "*N V"], labels: Int[Array, "*N"], weight: Bool[Array, "*N"]
-) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+) -> TokenSums:
     loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     hits = jnp.argmax(logits, axis=-1) == labels
     return (
@@ -99,5 +142,7 @@ def totals(batch: Batch) -> tuple[Float[Array, ""], Float[Array, ""]]:
 
 
 def split(batch: Batch, parts: int) -> Batch:
-    """Cut a batch into `parts` along a new leading axis."""
-    return jax.tree.map(lambda x: x.reshape(parts, x.shape[0] // parts, *x.shape[1:]), batch)
+    """Deal a batch into `parts` along a new leading axis: each device keeps the rows it has."""
+    return jax.tree.map(
+        lambda x: x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1), batch
+    )

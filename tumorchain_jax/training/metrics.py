@@ -43,6 +43,19 @@ class MetricsLog:
         self._bar.close()
 
 
+class NoLog:
+    """Of a process whose numbers another one writes."""
+
+    def advance(self) -> None:
+        """Count nothing."""
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
 def _lines_before(path: Path, step: int) -> list[str]:
     """Whole lines of steps up to and with `step`; a torn last line is dropped."""
     if not path.is_file():

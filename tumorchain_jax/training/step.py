@@ -23,6 +23,7 @@ class TrainState(NamedTuple):
 
 
 Metrics = dict[str, Float[Array, ""]]
+Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def make_step(
@@ -30,18 +31,24 @@ def make_step(
     optimizer: optax.GradientTransformation,
     alpha: float,
     accumulation: int,
-) -> Callable[[TrainState, Batch], tuple[TrainState, Metrics]]:
+    loss_parts: int = 1,
+    shardings: tuple[Any, Any] | None = None,
+) -> Step:
     """The jitted update; the state it is given is consumed.
 
     The gradient of a batch does not depend on `accumulation`, into how many parts it is cut: the
     means of Eq. 8 are over the whole batch.
+
+    Args:
+        loss_parts: see `loss_sums`.
+        shardings: of the state and of the batch, on a mesh.
     """
 
     def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
         tokens, organs = totals(batch)
 
         def loss(trained: dict, part: Batch) -> tuple[Float[Array, ""], Sums]:
-            sums = loss_sums(model, unflatten(state.frozen | trained), part)
+            sums = loss_sums(model, unflatten(state.frozen | trained), part, loss_parts)
             return hybrid_loss(sums, tokens, organs, alpha), sums
 
         def accumulate(carry: Any, part: Batch) -> tuple[Any, None]:
@@ -70,4 +77,8 @@ def make_step(
         )
         return new_state, metrics
 
-    return jax.jit(update, donate_argnums=0)
+    if shardings is None:
+        return jax.jit(update, donate_argnums=0)
+    of_state, _ = shardings
+    out = (of_state, None)
+    return jax.jit(update, donate_argnums=0, in_shardings=shardings, out_shardings=out)

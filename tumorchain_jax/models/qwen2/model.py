@@ -19,7 +19,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from tumorchain_jax.models.linear import Linear, LoRA, logical
+from tumorchain_jax.models.linear import Linear, LoRA
+from tumorchain_jax.models.logical_axes import constrain, logical
+from tumorchain_jax.models.remat import Remat, rematerialized
 
 ATTENTION_CHUNK = 256
 """Queries of a whole row that attend at once, to no key behind the last of them."""
@@ -175,7 +177,7 @@ class RMSNorm(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "B T K"]) -> Float[Array, "B T K"]:
         """Normalize the last axis."""
-        ones = logical(nn.initializers.ones, "embed")
+        ones = logical(nn.initializers.ones, "norm")
         weight = self.param("weight", ones, (x.shape[-1],))
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + self.epsilon)
@@ -210,6 +212,8 @@ class Attention(nn.Module):
         q = rotate(project("q_proj", config.num_attention_heads), positions, config.rope_theta)
         k = rotate(project("k_proj", config.num_key_value_heads), positions, config.rope_theta)
         v = project("v_proj", config.num_key_value_heads)
+        q = constrain(q, "batch", None, "attention_heads", None)
+        k, v = (constrain(y, "batch", None, "projected_heads", None) for y in (k, v))
         if cache is not None:
             # A position outside the cache marks a pad: its key and value are dropped.
             rows = jnp.arange(B)[:, None]
@@ -217,7 +221,8 @@ class Attention(nn.Module):
             v = cache.v.at[rows, positions].set(v.astype(cache.v.dtype), mode="drop")
             cache = LayerCache(k, v)
         attention = causal_attention if cache is None else cached_attention
-        y = attention(q, k, v, mask=mask).reshape(B, T, -1)
+        y = constrain(attention(q, k, v, mask=mask), "batch", None, "attention_heads", None)
+        y = y.reshape(B, T, -1)
         out = Linear(K, ("heads", "embed"), False, self.lora, self.dtype, name="o_proj")
         return out(y), cache
 
@@ -239,7 +244,8 @@ class MLP(nn.Module):
         size = self.config.intermediate_size
         gate = linear("gate_proj", size, ("embed", "mlp"))(x)
         up = linear("up_proj", size, ("embed", "mlp"))(x)
-        return linear("down_proj", x.shape[-1], ("mlp", "embed"))(nn.silu(gate) * up)
+        y = constrain(nn.silu(gate) * up, "batch", "length", "mlp")
+        return linear("down_proj", x.shape[-1], ("mlp", "embed"))(y)
 
 
 class Block(nn.Module):
@@ -265,7 +271,7 @@ class Block(nn.Module):
         x = x + y
         y = RMSNorm(epsilon, self.dtype, name="post_attention_layernorm")(x)
         x = x + MLP(config, *rest, name="mlp")(y)
-        x = nn.with_logical_constraint(x, ("batch", "length", "embed"))
+        x = constrain(x, "batch", "length", None)
         return x, (x if cache is None else cache)
 
 
@@ -275,12 +281,14 @@ class Decoder(nn.Module):
     Attributes:
         unrolled: layers under `layers_0`, `layers_1`, ... with one cache each, for decoding; else
             stacked under `layers`. `unroll` turns the second tree into the first.
+        remat: see `models/remat.py`.
     """
 
     config: Qwen2Config
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
     unrolled: bool = False
+    remat: Remat = "none"
 
     def setup(self) -> None:
         """Declare the parts."""
@@ -295,7 +303,7 @@ class Decoder(nn.Module):
             self.layers: Any = [Block(config, *rest) for _ in range(config.num_hidden_layers)]
         else:
             self.layers = nn.scan(
-                Block,
+                rematerialized(Block, self.remat),
                 variable_axes={"params": 0},
                 split_rngs={"params": True},
                 in_axes=(nn.broadcast, nn.broadcast),
@@ -308,12 +316,15 @@ class Decoder(nn.Module):
 
     def embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T K"]:
         """Token ids -> embeddings."""
-        return self.embed_tokens(tokens)
+        # Whole rows: to look up parts of them on every device and then exchange scans for parts
+        # is more than XLA manages.
+        table = constrain(self.embed_tokens.embedding.astype(self.dtype), "vocab", None)
+        return constrain(jnp.take(table, tokens, axis=0), "batch", "length", None)
 
     def logits(self, hidden: Float[Array, "B T K"]) -> Float[Array, "B T V"]:
         """Hidden states -> float32 logits."""
         head = self.embed_tokens.attend if self.config.tie_word_embeddings else self.lm_head
-        return head(hidden).astype(jnp.float32)
+        return constrain(head(hidden).astype(jnp.float32), "batch", "length", "vocab")
 
     def __call__(
         self, embeddings: Float[Array, "B T K"], packing: Packing | None = None
@@ -328,7 +339,7 @@ class Decoder(nn.Module):
         """
         packing = packing or one_sequence(*embeddings.shape[:2])
         positions, mask = packing.positions, packing.mask()
-        x = embeddings.astype(self.dtype)
+        x = constrain(embeddings.astype(self.dtype), "batch", "length", None)
         if self.unrolled:
             outputs = []
             for layer in self.layers:

@@ -16,11 +16,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from tumorchain_jax.models.linear import Linear, LoRA, logical
+from tumorchain_jax.models.linear import Linear, LoRA
+from tumorchain_jax.models.logical_axes import constrain, logical
+from tumorchain_jax.models.remat import Remat, rematerialized
 
 LAYER_NORM_EPSILON = 1e-5
+TOKEN_MULTIPLE = 8
+"""Class token and cells are padded to one, for otherwise no sequence axis would divide them."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
     return nn.LayerNorm(
         epsilon=LAYER_NORM_EPSILON,
         dtype=dtype,
-        scale_init=logical(nn.initializers.ones, "embed"),
-        bias_init=logical(nn.initializers.zeros, "embed"),
+        scale_init=logical(nn.initializers.ones, "norm"),
+        bias_init=logical(nn.initializers.zeros, "norm"),
         name=name,
     )
 
@@ -67,8 +71,10 @@ class Block(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B N C"]) -> tuple[Float[Array, "B N C"], None]:
-        """Run the layer; the None is what `nn.scan` collects."""
+    def __call__(
+        self, x: Float[Array, "B N C"], mask: Bool[Array, "1 1 1 N"]
+    ) -> tuple[Float[Array, "B N C"], None]:
+        """Run the layer on tokens of which `mask` are seen; the None is what `nn.scan` collects."""
         config = self.config
         B, N, C = x.shape
 
@@ -76,16 +82,19 @@ class Block(nn.Module):
             return Linear(features, axes, use_bias, self.lora, self.dtype, name=name)
 
         y = _layer_norm(self.dtype, "norm1")(x)
-        qkv = linear("qkv", 3 * C, ("embed", "heads"), use_bias=False)(y)
-        q, k, v = jnp.moveaxis(qkv.reshape(B, N, 3, config.num_heads, -1), 2, 0)
-        y = jax.nn.dot_product_attention(q, k, v).reshape(B, N, C)
+        qkv = linear("qkv", 3 * C, ("embed", "qkv"), use_bias=False)(y)
+        heads = (part.reshape(B, N, config.num_heads, -1) for part in jnp.split(qkv, 3, axis=-1))
+        heads = (constrain(y, "batch", "cells", "projected_heads", None) for y in heads)
+        q, k, v = (constrain(y, "batch", None, "attention_heads", None) for y in heads)
+        y = jax.nn.dot_product_attention(q, k, v, mask=mask)
+        y = constrain(y, "batch", None, "attention_heads", None).reshape(B, N, C)
         x = x + linear("out_proj", C, ("heads", "embed"), use_bias=True)(y)
 
         y = _layer_norm(self.dtype, "norm2")(x)
         y = linear("linear1", config.mlp_size, ("embed", "mlp"), use_bias=True)(y)
-        y = nn.gelu(y, approximate=False)
+        y = constrain(nn.gelu(y, approximate=False), "batch", "cells", "mlp")
         x = x + linear("linear2", C, ("mlp", "embed"), use_bias=True)(y)
-        return nn.with_logical_constraint(x, ("batch", "cells", "embed")), None
+        return constrain(x, "batch", "cells", None), None
 
 
 class ViT3D(nn.Module):
@@ -94,6 +103,7 @@ class ViT3D(nn.Module):
     config: ViT3DConfig
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
+    remat: Remat = "none"
 
     @nn.compact
     def __call__(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B N C"]:
@@ -116,14 +126,18 @@ class ViT3D(nn.Module):
         x = x + self.param("position_embed", positions, (1, N, C)).astype(self.dtype)
         zeros = logical(nn.initializers.zeros, None, None, "embed")
         cls = self.param("cls_token", zeros, (1, 1, C)).astype(self.dtype)
-        x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, C)), x], axis=1)
+        cls, pads = jnp.broadcast_to(cls, (len(x), 1, C)), -(N + 1) % TOKEN_MULTIPLE
+        x = jnp.concatenate([cls, x, jnp.zeros((len(x), pads, C), x.dtype)], axis=1)
+        mask = (jnp.arange(x.shape[1]) <= N)[None, None, None]
 
         blocks = nn.scan(
-            Block,
+            rematerialized(Block, self.remat),
             variable_axes={"params": 0},
             split_rngs={"params": True},
+            in_axes=nn.broadcast,
             length=config.num_layers,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
-        x, _ = blocks(config, self.lora, self.dtype, name="blocks")(x)
-        return _layer_norm(self.dtype, "norm")(x)[:, 1:]
+        x = constrain(x, "batch", "cells", None)
+        x, _ = blocks(config, self.lora, self.dtype, name="blocks")(x, mask)
+        return _layer_norm(self.dtype, "norm")(x)[:, 1 : N + 1]

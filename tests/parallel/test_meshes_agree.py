@@ -1,0 +1,69 @@
+"""The same twenty steps on one device and on eight, however they are cut: the same losses."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("twenty_steps.py")
+ONE: dict[str, Any] = {"mesh": {}}
+RUNS: dict[str, dict[str, Any]] = {
+    "8 data": {"mesh": {"data": 8}},
+    "8 fsdp": {"mesh": {"fsdp": 8}},
+    "2 fsdp x 4 tensor": {"mesh": {"fsdp": 2, "tensor": 4}},
+    "2 fsdp x 2 tensor x 2 sequence": {"mesh": {"fsdp": 2, "tensor": 2, "sequence": 2}},
+    "2 data x 4 sequence": {"mesh": {"data": 2, "sequence": 4}},
+    "accumulated": {"mesh": {}, "rows_per_device": 2},
+    "accumulated on 2 fsdp": {"mesh": {"fsdp": 2}, "rows_per_device": 1},
+    "computed again": {"mesh": {}, "remat": "full", "loss_parts": 4},
+    "all of it": {"mesh": {"fsdp": 2, "sequence": 2}, "rows_per_device": 2, "remat": "dots"}
+    | {"loss_parts": 3},
+}
+RELATIVE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, Any]:
+    lora = {"lora": True}
+    runs = {"one": ONE, **RUNS, "one, LoRA": ONE | lora, "LoRA": RUNS["8 fsdp"] | lora}
+    command = [sys.executable, str(SCRIPT), *map(json.dumps, runs.values())]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # XLA says so where it finds no better way than to gather all of an array everywhere.
+    assert "Involuntary full rematerialization" not in done.stderr
+    return dict(zip(runs, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_losses_are_those_of_one_device(name: str, reports: dict[str, Any]) -> None:
+    expected = reports["one"]["losses"]
+    assert len(set(expected)) == 20
+    assert reports[name]["losses"] == pytest.approx(expected, rel=RELATIVE)
+
+
+def test_losses_of_adapters_are_those_of_one_device(reports: dict[str, Any]) -> None:
+    expected = reports["one, LoRA"]["losses"]
+    assert expected != reports["one"]["losses"]
+    assert reports["LoRA"]["losses"] == pytest.approx(expected, rel=RELATIVE)
+
+
+def test_activations_are_constrained(reports: dict[str, Any]) -> None:
+    """Under `with mesh:` Flax drops every constraint without a word."""
+    for name in RUNS:
+        assert reports[name]["constraints"] >= 40, name
+
+
+def test_parameters_are_cut(reports: dict[str, Any]) -> None:
+    kernel = "decoder/layers/mlp/gate_proj/kernel"
+    assert reports["8 data"]["shardings"][kernel] == reports["8 fsdp"]["shardings"][kernel]
+    assert "'fsdp', 'tensor'" in reports["8 fsdp"]["shardings"][kernel]

@@ -1,0 +1,112 @@
+"""Twenty steps of a tiny model on some mesh, as JSON; run with as many devices as it has.
+
+    python tests/parallel/twenty_steps.py '{"mesh": {"fsdp": 8}}' ...
+
+Other fields of a run change the configuration.
+"""
+
+import json
+import runpy
+import sys
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain import TumorChainConfig
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.parallel.mesh import AXES, make_mesh
+from tumorchain_jax.parallel.partition import on_mesh
+from tumorchain_jax.parallel.processes import global_batch, local_rows
+from tumorchain_jax.training.initial import random_params
+from tumorchain_jax.training.loss import Batch
+from tumorchain_jax.training.program import Program, training_program
+
+NANO = Path(__file__).parents[2] / "configs" / "nano.py"
+MODEL = TumorChainConfig(
+    encoder=ViT3DConfig((8, 16, 16), (4, 8, 8), 32, 64, 2, 4),
+    decoder=Qwen2Config(96, 32, 64, 2, 8, 4, 8, False),
+    roi_slots=4,
+)
+ADAPTED = replace(MODEL, lora=LoRA((r".*/(q_proj|down_proj|qkv|linear1)",), rank=2))
+BATCH, LENGTH, STEPS = 8, 24, 20
+
+
+def configuration(**changes: Any) -> ConfigDict:
+    """nano's with a tiny model; see `changes` for what a run may say."""
+    config = runpy.run_path(str(NANO))["get_config"]()
+    config.update_from_flattened_dict(
+        {
+            "model": ADAPTED if changes.pop("lora", False) else MODEL,
+            "batch_size": BATCH,
+            "rows_per_device": BATCH,
+            "data.length": LENGTH,
+            "steps": STEPS,
+            "optimizer": "adamw",
+            "learning_rate": 3e-3,
+            "trainable": ((".*", True),),
+        }
+    )
+    if config.model.lora:
+        config.trainable = ((".*/lora_[ab]", True), ("decoder/.*", False), (".*", True))
+    mesh = dict.fromkeys(AXES, 1) | changes.pop("mesh")
+    config.update_from_flattened_dict(changes | {f"mesh.{axis}": n for axis, n in mesh.items()})
+    return config
+
+
+def batch_of(step: int) -> dict[str, np.ndarray]:
+    """Two questions a row, of unequal lengths, behind a shared prefix."""
+    rng = np.random.default_rng(step)
+    owner = np.zeros((BATCH, LENGTH), np.int32)
+    for row in owner:
+        first, second = np.sort(rng.choice(np.arange(6, 22), 2, replace=False))
+        row[4:first], row[first:second], row[second:] = 1, 2, -1
+    cells = prod(MODEL.encoder.cells)
+    return {
+        "volume": rng.integers(0, 256, (BATCH, *MODEL.encoder.image), np.uint8),
+        "tokens": rng.integers(0, 96, (BATCH, LENGTH), np.int32),
+        "bank_rows": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
+        "is_target": (owner > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
+        "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
+        "owner": owner,
+        "roi_rows": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
+        "roi_valid": rng.random((BATCH, 57, 4)) < 0.4,
+        "abnormal": rng.integers(-1, 2, (BATCH, 57), np.int8),
+    }
+
+
+def losses(config: ConfigDict, program: Program) -> list[float]:
+    """Of each step; also of several processes."""
+    state = program.start(random_params(config.model, 0, program.params))
+    sharding: Any = program.batch.tokens.sharding
+    rows, found = local_rows(sharding, BATCH), []
+    for step in range(STEPS):
+        own = {name: array[rows] for name, array in batch_of(step).items()}
+        state, metrics = program.step(state, Batch(**global_batch(own, rows, BATCH, sharding)))
+        found.append(float(metrics["loss"]))
+    return found
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """Losses, the number of constraints in the lowered step, and what the devices hold."""
+    config = configuration(**changes)
+    mesh = make_mesh(dict(config.mesh), jax.devices()[: prod(dict(config.mesh).values())])
+    program = training_program(config, mesh)
+    with on_mesh(mesh):
+        lowered = program.step.lower(program.state, program.batch)
+        return {
+            "losses": losses(config, program),
+            "constraints": lowered.as_text().count("sdy.sharding_constraint"),
+            "shardings": {path: str(leaf.sharding.spec) for path, leaf in program.params.items()},
+        }
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_num_cpu_devices", 8)
+    print(json.dumps([report(**json.loads(run)) for run in sys.argv[1:]]))

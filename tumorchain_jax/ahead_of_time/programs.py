@@ -1,0 +1,83 @@
+"""The programs of a configuration, lowered for the devices of a mesh without any array.
+
+Shape letters: B scans, M bank rows, O organs, L ROI slots, P prompt positions.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
+
+from tumorchain_jax.analyze import NANO_CHECKPOINT, QUESTION_TOKENS
+from tumorchain_jax.data.chat import Chat
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, logical_axes
+from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of
+from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
+from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
+from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.training.program import training_program
+
+LONGEST_TOKEN = 128
+"""Bytes of the longest of Qwen's tokens, which is 128 spaces."""
+
+
+def lower_training(config: ConfigDict, mesh: Mesh) -> Any:
+    """One optimizer step."""
+    program = training_program(config, mesh)
+    with on_mesh(mesh):
+        step: Any = program.step
+        return step.lower(program.state, program.batch)
+
+
+def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
+    """The whole reasoning loop on `batch_size` questions, weights in the dtype of computation."""
+    model: TumorChainConfig = config.model
+    dtype = jnp.dtype(model.dtype)
+    places = param_shardings(model, mesh, unrolled=True)
+    named = logical_axes(model, unrolled=True)
+    params = unflatten(
+        {
+            path: jax.ShapeDtypeStruct(shape, dtype, sharding=places[path])
+            for path, (_, shape) in named.items()
+        }
+    )
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    # The template's words are as many with one tokenizer as with another, more or less.
+    chat = Chat(Tokenizer.load(NANO_CHECKPOINT))
+    matcher = build_matcher([b"x" * LONGEST_TOKEN] * model.decoder.vocab_size)
+    prompt = build_roi_prompt(chat)
+    tables: tuple[Any, RoiPrompt] = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
+        (matcher, prompt),
+    )
+    loop = LoopConfig(model.global_tokens + QUESTION_TOKENS, history=config.history)
+    request = _request(model, loop, rows_of(mesh), batch_size)
+    with on_mesh(mesh):
+        return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
+
+
+def _request(
+    model: TumorChainConfig, loop: LoopConfig, rows: NamedSharding, batch_size: int
+) -> Request:
+    def array(shape: Sequence[int], dtype: Any) -> Any:
+        return jax.ShapeDtypeStruct((batch_size, *shape), dtype, sharding=rows)
+
+    cells = prod(model.encoder.cells) if model.roi_source == "encoder" else 0
+    prompt, organs = (loop.prompt_length,), len(ORGANS)
+    return Request(
+        bank=array((model.global_tokens + cells, model.decoder.hidden_size), model.dtype),
+        roi_rows=array((organs, model.roi_slots), jnp.int32),
+        roi_valid=array((organs, model.roi_slots), jnp.bool_),
+        prompt=Turn(array(prompt, jnp.int32), array(prompt, jnp.int32), array(prompt, jnp.bool_)),
+        visited=array((organs,), jnp.bool_),
+        rounds=array((), jnp.int32),
+        token_budget=array((), jnp.int32),
+        keys=array((), jax.random.key(0).dtype),
+    )

@@ -1,0 +1,150 @@
+"""The machines that programs are compiled for, by the names their vendors rent them under.
+
+TPU sizes are Google's: v5p counts cores (two a chip), the others chips; a tpu7x chip is two
+devices. https://cloud.google.com/tpu/docs has the shapes. `2xv5e-16` is two slices of v5e-16.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from jax.experimental import topologies
+
+from tumorchain_jax.ahead_of_time.h100 import H100
+from tumorchain_jax.errors import InputError
+
+SQUARES = {4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+CUBES = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8"}
+CUBES |= {256: "4x8x8", 512: "8x8x8", 1024: "8x8x16", 2048: "8x16x16"}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A kind of device.
+
+    Attributes:
+        hbm_gib: memory that a program can have on one device: a TPU's as its compiler tells it when
+            it refuses a program, a GPU's as JAX takes 90 % of it.
+        peak_tflops: of one device, bfloat16, dense (vendor's data sheet).
+        shapes: devices or, for v5p, chips -> topology.
+        per_chip: of what a size counts, how many make a chip.
+    """
+
+    platform: str
+    hbm_gib: float
+    peak_tflops: float
+    shapes: dict[int, str]
+    per_chip: int = 1
+
+
+CHIPS = {
+    "v5e": Chip("tpu", 15.75, 197.0, SQUARES),
+    "v5p": Chip("tpu", 95.74, 459.0, CUBES, per_chip=2),
+    "v6e": Chip("tpu", 31.25, 918.0, SQUARES),
+    "tpu7x": Chip("tpu", 94.75, 1153.5, CUBES),
+    "h100": Chip("cuda", 71.7, 989.4, {}),
+}
+NAME = re.compile(r"(?:(\d+)x)?([a-z0-9]+)-(\d+)")
+# Read by libtpu when it starts: there is no TPU to ask about, and another process may use it too.
+# With a made-up worker it does not complain that there is none.
+ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "TPU_MIN_LOG_LEVEL": "3",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine.
+
+    Attributes:
+        size: of one slice, as in the name.
+    """
+
+    name: str
+    chip: Chip
+    size: int
+    slices: int = 1
+
+    def devices(self) -> Sequence[Any]:
+        """Its devices, for a mesh to compile for.
+
+        Raises:
+            InputError: the compiler for it is not installed.
+        """
+        if self.chip.platform == "cuda":
+            return _cuda_devices(self)
+        os.environ.update(ENVIRONMENT)
+        options: dict[str, Any] = {"num_slices": self.slices} if self.slices > 1 else {}
+        kind = NAME.fullmatch(self.name)
+        assert kind is not None
+        shape = self.chip.shapes[self.size // self.chip.per_chip]
+        if self.size < 4:
+            options["chips_per_host_bounds"] = tuple(map(int, shape.split("x")))
+        try:
+            topology = topologies.get_topology_desc(
+                platform="tpu", topology_name=f"{kind[2]}:{shape}", **options
+            )
+        except (RuntimeError, ImportError) as error:
+            if _installed("libtpu"):
+                raise
+            mend = 'pip install "jax[tpu]" (it needs no TPU)'
+            raise InputError(self.name, "compiler", "no libtpu", "libtpu", mend) from error
+        return topology.devices
+
+
+def read_target(name: str) -> Target:
+    """A target by its name.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    found = NAME.fullmatch(name)
+    if found and found[2] in CHIPS:
+        chip, size = CHIPS[found[2]], int(found[3])
+        count, rest = divmod(size, chip.per_chip)
+        if chip.platform == "cuda" and not found[1]:
+            if 1 <= size <= 8 or (size % 8 == 0 and size <= 1024):
+                return Target(name, chip, size)
+        elif not rest and count in chip.shapes and int(found[1] or 1) >= 1:
+            return Target(name, chip, size, int(found[1] or 1))
+    sizes = "; ".join(
+        f"{kind}-N, N of {', '.join(str(n * chip.per_chip) for n in chip.shapes)}"
+        for kind, chip in CHIPS.items()
+        if chip.shapes
+    )
+    expected = f"{sizes}; h100-N, up to 8 or a multiple of 8; 2xv5e-16 for two slices"
+    raise InputError("--target", "machine", name, expected, "name one of these")
+
+
+def _installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _cuda_devices(target: Target) -> Sequence[Any]:
+    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    hosts = max(1, target.size // 8)
+    try:
+        topology = topologies.get_topology_desc(
+            platform="cuda",
+            topology_name="h100",
+            topology=f"1x{hosts}x{target.size // hosts}",
+            target_config=H100,
+        )
+    except (RuntimeError, ImportError, NotImplementedError) as error:
+        if _installed("jax-cuda13-pjrt"):
+            raise
+        mend = 'pip install "jax[cuda13]" (it needs no GPU)'
+        raise InputError(target.name, "compiler", "no CUDA plugin", "it", mend) from error
+    return topology.devices

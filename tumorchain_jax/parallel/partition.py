@@ -1,0 +1,152 @@
+"""What lies where on the mesh: one ordered list from logical axes to mesh axes.
+
+tensor     attention heads, the MLP's inner size and the vocabulary (Megatron's cut)
+fsdp       the other axis of every matrix, gathered where it is used
+data, fsdp scans of a batch
+sequence   positions of a row and cells of a scan; in attention it cuts heads instead, whose
+           rows are then whole (DeepSpeed-Ulysses)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import flax.linen as nn
+import jax
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.tumorchain import TumorChainConfig, logical_axes
+
+AnyMesh = Mesh | AbstractMesh
+MeshAxes = str | tuple[str, ...] | None
+Rules = Sequence[tuple[str, MeshAxes]]
+
+BATCH = ("data", "fsdp")
+RULES: Rules = (
+    # Axes of parameters.
+    ("layers", None),
+    ("vocab", "tensor"),
+    ("heads", "tensor"),
+    ("mlp", "tensor"),
+    ("embed", "fsdp"),
+    ("qkv", None),  # the encoder's three in one: to cut it would cut across q, k and v
+    ("patch", None),
+    ("norm", None),
+    ("lora_rank", None),
+    ("classes", None),
+    # Axes of activations, which also have `mlp` and `vocab`.
+    ("batch", BATCH),
+    ("length", "sequence"),
+    ("cells", "sequence"),
+    ("attention_heads", ("tensor", "sequence")),
+    ("projected_heads", "tensor"),
+)
+ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp", "vocab"}
+OPTIONAL = {"layers", "lora_rank"}
+"""What only some models have."""
+
+
+@contextmanager
+def on_mesh(mesh: Mesh, rules: Rules = RULES) -> Iterator[None]:
+    """Programs that are traced within are cut along the mesh by the rules."""
+    with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+        yield
+
+
+def param_shardings(
+    config: TumorChainConfig,
+    mesh: AnyMesh,
+    rules: Rules = RULES,
+    unrolled: bool = False,
+) -> dict[str, NamedSharding]:
+    """Where each parameter lies, by path.
+
+    Args:
+        unrolled: of the decoder that decodes, see `models/qwen2/model.py`.
+
+    Raises:
+        InputError: a logical axis has no rule, a rule no logical axis; a mesh axis would cut two
+            axes of one parameter, or does not divide the one that it cuts.
+    """
+    named = logical_axes(config, unrolled)
+    used = {name for axes, _ in named.values() for name in axes} | ACTIVATIONS | OPTIONAL
+    if unused := [name for name, _ in rules if name not in used]:
+        found, expected = f"a rule for {unused[0]}", "logical axes of the model"
+        raise InputError("config", "partition rules", found, expected, "remove the rule")
+    _check_heads(config, mesh, rules)
+    shardings = {}
+    for path, (axes, shape) in named.items():
+        spec = [_mesh_axes(path, name, rules) for name in axes]
+        _check_cut(path, spec, shape, mesh)
+        shardings[path] = NamedSharding(mesh, PartitionSpec(*spec))
+    return shardings
+
+
+def state_shardings(state: Any, shardings: Mapping[str, NamedSharding]) -> Any:
+    """Where each array of a `TrainState` lies: what the optimizer keeps of a parameter, beside it.
+
+    Args:
+        state: shapes are enough.
+        shardings: of the parameters by path.
+    """
+    whole = NamedSharding(next(iter(shardings.values())).mesh, PartitionSpec())
+
+    def place(keys: Sequence[Any], leaf: Any) -> NamedSharding:
+        for key in reversed(keys):
+            path = str(getattr(key, "key", ""))
+            # Optax keeps what it knows of a parameter under the parameter's own key.
+            if path in shardings and leaf.shape == state.trained[path].shape:
+                return shardings[path]
+        return whole
+
+    return state._replace(
+        step=whole,
+        trained={path: shardings[path] for path in state.trained},
+        frozen={path: shardings[path] for path in state.frozen},
+        optimizer=jax.tree_util.tree_map_with_path(place, state.optimizer),
+    )
+
+
+def rows_of(mesh: Mesh) -> NamedSharding:
+    """A batch: its rows over the devices, each row whole where it lies."""
+    return NamedSharding(mesh, PartitionSpec(BATCH))
+
+
+def _mesh_axes(path: str, name: str | None, rules: Rules) -> MeshAxes:
+    if name is None:
+        return None
+    for logical, axes in rules:
+        if logical == name:
+            return axes
+    raise InputError("config", path, f"a logical axis {name} without a rule", "one", "add a rule")
+
+
+def _names(axes: MeshAxes) -> tuple[str, ...]:
+    return () if axes is None else (axes,) if isinstance(axes, str) else axes
+
+
+def _check_cut(path: str, spec: Sequence[MeshAxes], shape: Sequence[int], mesh: AnyMesh) -> None:
+    taken = [name for axes in spec for name in _names(axes)]
+    if unknown := [name for name in taken if name not in mesh.shape]:
+        found, expected = f"mesh axis {unknown[0]}", f"one of {', '.join(mesh.shape)}"
+        raise InputError("config", path, found, expected, "mend the rules")
+    if len(taken) != len({*taken}):
+        raise InputError("config", path, f"cut twice: {spec}", "once", "mend the rules")
+    for axes, size in zip(spec, shape, strict=True):
+        parts = prod(mesh.shape[name] for name in _names(axes))
+        if size % parts:
+            found, expected = f"an axis of {size}", f"a multiple of {parts} ({axes} of the mesh)"
+            raise InputError("config", path, found, expected, "change the mesh")
+
+
+def _check_heads(config: TumorChainConfig, mesh: AnyMesh, rules: Rules) -> None:
+    """Heads are an axis of no parameter, only of the activations between two."""
+    heads = {
+        "encoder heads": ("attention_heads", config.encoder.num_heads),
+        "decoder num_attention_heads": ("attention_heads", config.decoder.num_attention_heads),
+        "decoder num_key_value_heads": ("projected_heads", config.decoder.num_key_value_heads),
+    }
+    for what, (name, count) in heads.items():
+        _check_cut(what, [_mesh_axes(what, name, rules)], [count], mesh)
