@@ -435,8 +435,9 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _compile(options: argparse.Namespace) -> int:
-    # The programs are for other devices; whatever this machine has is left alone.
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    from tumorchain_jax.ahead_of_time.targets import ENVIRONMENT
+
+    os.environ.update(ENVIRONMENT)
     from tumorchain_jax.ahead_of_time.command import compile_ahead, table
     from tumorchain_jax.training.config import read_config
 

@@ -4,14 +4,11 @@ TPU sizes are Google's: v5p counts cores (two a chip), the others chips; a tpu7x
 devices. https://cloud.google.com/tpu/docs has the shapes. `2xv5e-16` is two slices of v5e-16.
 """
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-from jax.experimental import topologies
 
 from tumorchain_jax.ahead_of_time.h100 import H100
 from tumorchain_jax.errors import InputError
@@ -48,15 +45,18 @@ CHIPS = {
     "h100": Chip("cuda", 71.7, 989.4, {}),
 }
 NAME = re.compile(r"(?:(\d+)x)?([a-z0-9]+)-(\d+)")
-# Read by libtpu when it starts: there is no TPU to ask about, and another process may use it too.
-# With a made-up worker it does not complain that there is none.
+# The compilers read these when they start: there is no device to ask about or to try kernels on,
+# and another process may use libtpu too. With a made-up worker it does not complain of its absence.
 ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
     "TPU_MIN_LOG_LEVEL": "3",
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    "XLA_FLAGS": "--xla_gpu_autotune_level=0",
 }
 
 
@@ -74,14 +74,15 @@ class Target:
     slices: int = 1
 
     def devices(self) -> Sequence[Any]:
-        """Its devices, for a mesh to compile for.
+        """Its devices, for a mesh to compile for. `ENVIRONMENT` must be set before JAX is imported.
 
         Raises:
             InputError: the compiler for it is not installed.
         """
         if self.chip.platform == "cuda":
             return _cuda_devices(self)
-        os.environ.update(ENVIRONMENT)
+        from jax.experimental import topologies
+
         options: dict[str, Any] = {"num_slices": self.slices} if self.slices > 1 else {}
         kind = NAME.fullmatch(self.name)
         assert kind is not None
@@ -133,7 +134,8 @@ def _installed(package: str) -> bool:
 
 
 def _cuda_devices(target: Target) -> Sequence[Any]:
-    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    from jax.experimental import topologies
+
     hosts = max(1, target.size // 8)
     try:
         topology = topologies.get_topology_desc(
@@ -145,6 +147,6 @@ def _cuda_devices(target: Target) -> Sequence[Any]:
     except (RuntimeError, ImportError, NotImplementedError) as error:
         if _installed("jax-cuda13-pjrt"):
             raise
-        mend = 'pip install "jax[cuda13]" (it needs no GPU)'
+        mend = "pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt (of jax's own version)"
         raise InputError(target.name, "compiler", "no CUDA plugin", "it", mend) from error
     return topology.devices
