@@ -92,6 +92,10 @@ def _build_parser() -> argparse.ArgumentParser:
     train = command("train", _train, "Train from a configuration")
     train.add_argument("--config", type=Path, required=True, help="a configs/*.py file")
     train.add_argument("--workdir", type=Path, required=True)
+    add = train.add_argument
+    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
+    add("--processes", type=int, metavar="N", help="how many there are")
+    add("--process", type=int, metavar="I", help="which this is, from 0")
     train.epilog = "Override a field with --config.a.b=value."
 
     evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
@@ -286,9 +290,12 @@ def _check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> No
 
 
 def _train(options: argparse.Namespace) -> int:
+    from tumorchain_jax.parallel.processes import join
     from tumorchain_jax.training.config import read_config
     from tumorchain_jax.training.loop import train
 
+    if options.coordinator:
+        join(options.coordinator, options.processes, options.process)
     config = read_config(options.config, options.overrides)
     train(config, options.workdir)
     print(f"checkpoint: {options.workdir / 'export'}")

@@ -75,6 +75,13 @@ def test_what_is_in_a_loop_counts_as_often_as_it_runs() -> None:
     ]
 
 
+def test_a_gpu_program_tells_how_often_a_loop_runs() -> None:
+    beside = """condition=%unknown_cond, backend_config={"known_trip_count":{"n":"7"}}"""
+    program = PROGRAM.replace("condition=%unknown_cond", beside)
+    [sent] = [one for one in collectives(program) if one.kind == "collective-permute"]
+    assert sent.times == 7
+
+
 def test_sums_by_kind() -> None:
     found = by_kind(collectives(PROGRAM))
     assert found["all-gather"] == {"count": 4, "bytes": 3 * 128 + 128}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ RUNS: dict[str, dict[str, Any]] = {
     | {"loss_parts": 3},
 }
 RELATIVE = 1e-5
+HASTE = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def reports() -> dict[str, Any]:
     command = [sys.executable, str(SCRIPT), *map(json.dumps, runs.values())]
     done = subprocess.run(
         command,
-        env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        env={**os.environ, **HASTE},
         capture_output=True,
         text=True,
         check=False,
@@ -55,6 +57,30 @@ def test_losses_of_adapters_are_those_of_one_device(reports: dict[str, Any]) -> 
     expected = reports["one, LoRA"]["losses"]
     assert expected != reports["one"]["losses"]
     assert reports["LoRA"]["losses"] == pytest.approx(expected, rel=RELATIVE)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_losses_of_several_processes_are_those_of_one(count: int, reports: dict[str, Any]) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    runs = [RUNS["8 fsdp"], RUNS["2 fsdp x 2 tensor x 2 sequence"]]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), *map(json.dumps, runs)],
+            env={**os.environ, **HASTE, "PROCESS": f"{address},{count},{index}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(count)
+    ]
+    ended = [process.communicate(timeout=600) for process in processes]
+    for process, (_, errors) in zip(processes, ended, strict=True):
+        assert process.returncode == 0, errors
+    for output, _ in ended:
+        for found in json.loads(output.splitlines()[-1]):
+            assert found["losses"] == pytest.approx(reports["one"]["losses"], rel=RELATIVE)
 
 
 def test_activations_are_constrained(reports: dict[str, Any]) -> None:

@@ -2,10 +2,12 @@
 
     python tests/parallel/twenty_steps.py '{"mesh": {"fsdp": 8}}' ...
 
-Other fields of a run change the configuration.
+Other fields of a run change the configuration. With PROCESS=HOST:PORT,N,I in the environment it is
+one of N processes, which have the eight devices together.
 """
 
 import json
+import os
 import runpy
 import sys
 from dataclasses import replace
@@ -23,7 +25,7 @@ from tumorchain_jax.models.tumorchain import TumorChainConfig
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
 from tumorchain_jax.parallel.partition import on_mesh
-from tumorchain_jax.parallel.processes import global_batch, local_rows
+from tumorchain_jax.parallel.processes import global_batch, join, local_rows
 from tumorchain_jax.training.initial import random_params
 from tumorchain_jax.training.loss import Batch
 from tumorchain_jax.training.program import Program, training_program
@@ -108,5 +110,10 @@ def report(**changes: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", 8)
+    if process := os.environ.get("PROCESS"):
+        address, count, index = process.split(",")
+        jax.config.update("jax_num_cpu_devices", 8 // int(count))
+        join(address, int(count), int(index))
+    else:
+        jax.config.update("jax_num_cpu_devices", 8)
     print(json.dumps([report(**json.loads(run)) for run in sys.argv[1:]]))

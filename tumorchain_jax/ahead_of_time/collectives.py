@@ -1,7 +1,8 @@
 """What a compiled program sends between devices, read from its text (HLO).
 
-What is in a loop counts as often as the loop runs, which a scan's condition tells: it compares a
-counter to a constant. Any other loop, such as that of generation, counts once.
+What is in a loop counts as often as the loop runs. Of a scan the GPU's compiler writes it beside
+the loop; in a TPU's the condition tells, which compares a counter to a constant. Any other loop,
+such as that of generation, counts once.
 """
 
 import re
@@ -17,6 +18,7 @@ _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> (.*) \{$")
 _CALLED = re.compile(r"(calls|to_apply|body|condition)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _COUNTED = re.compile(r"compare\(%?[\w.\-]+, %?([\w.\-]+)\), direction=LT")
+_KNOWN = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _CONSTANT = r"%?{} = s32\[\]\S* constant\((\d+)\)"
 _SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
 _SENT = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
@@ -120,8 +122,10 @@ def _calls(computations: Mapping[str, _Computation]) -> dict[str, list[_Call]]:
     for caller, computation in computations.items():
         for line in computation.lines:
             called = dict(_called(line))
-            condition = called.get("condition")
-            trips = _trips(computations[condition]) if condition else 1
+            condition, known = called.get("condition"), _KNOWN.search(line)
+            trips = int(known[1]) if known else 1
+            if condition and not known:
+                trips = _trips(computations[condition])
             for name in called.values():
                 calls[name].append(_Call(caller, trips, _source(line)))
     return calls

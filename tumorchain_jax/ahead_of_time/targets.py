@@ -56,7 +56,7 @@ ENVIRONMENT = {
     "TPU_WORKER_ID": "0",
     "TPU_MIN_LOG_LEVEL": "3",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-    "XLA_FLAGS": "--xla_gpu_autotune_level=0",
+    "XLA_FLAGS": "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false",
 }
 
 

@@ -8,6 +8,34 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
+from tumorchain_jax.errors import InputError
+
+TIMEOUT = 300
+"""Seconds to wait for the other processes at the start."""
+
+
+def join(address: str, count: int | None = None, index: int | None = None) -> None:
+    """Become one of several processes; before anything else is asked of JAX.
+
+    Args:
+        address: `HOST:PORT` of the first process; `auto` where a TPU pod, Slurm or Kubernetes tells
+            all three.
+        count, index: how many processes there are, and which this is.
+
+    Raises:
+        InputError: not all were there in time.
+    """
+    if address == "auto":
+        found: dict[str, Any] = {}
+    else:
+        found = {"coordinator_address": address, "num_processes": count, "process_id": index}
+    try:
+        jax.distributed.initialize(**found, initialization_timeout=TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        line = " ".join(str(error).split())[:200]
+        mend = "check that every process was started and that the port is open"
+        raise InputError(address, "coordinator", line, "all processes", mend) from error
+
 
 def is_first() -> bool:
     """Whether this is the process that writes what is to be written once."""

@@ -23,8 +23,9 @@ from tumorchain_jax.models.linear import Linear, LoRA
 from tumorchain_jax.models.logical_axes import constrain, logical
 from tumorchain_jax.models.remat import Remat, rematerialized
 
-ATTENTION_CHUNK = 256
-"""Queries of a whole row that attend at once, to no key behind the last of them."""
+ATTENTION_CHUNK, ATTENTION_CHUNKS = 256, 4
+"""Queries of a whole row attend in chunks, to no key behind the last of them. A chunk has at least
+so many, and a row at most so many chunks: each is a program of its own, that must be compiled."""
 CACHE_PARTS = 6
 """Lengths of a cache that attention is compiled for."""
 
@@ -136,9 +137,10 @@ def causal_attention(
     mask: Bool[Array, "B 1 T T"],
 ) -> Float[Array, "B T H E"]:
     """Attention under a mask that hides the future, most of which is not even computed."""
+    chunk = max(ATTENTION_CHUNK, -(-q.shape[1] // ATTENTION_CHUNKS))
     pieces = []
-    for start in range(0, q.shape[1], ATTENTION_CHUNK):
-        stop = start + ATTENTION_CHUNK
+    for start in range(0, q.shape[1], chunk):
+        stop = start + chunk
         past = mask[:, :, start:stop, :stop]
         pieces.append(
             jax.nn.dot_product_attention(q[:, start:stop], k[:, :stop], v[:, :stop], mask=past)
