@@ -140,6 +140,20 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
     assert hidden == []
 
 
+def test_a_run_goes_on_with_another_number_of_devices(
+    whole: Path, config: ConfigDict, cache: dict, tmp_path: Path
+) -> None:
+    """Killed on two devices that hold half of each parameter; goes on on one."""
+    (tmp_path / "config.pickle").write_bytes(pickle.dumps(config))
+    command = [sys.executable, "-c", DYING, str(tmp_path / "config.pickle"), str(tmp_path / "run")]
+    environment = os.environ | cache | {"JAX_NUM_CPU_DEVICES": "2"}
+    done = subprocess.run(command, env=environment, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL
+    train(config, tmp_path / "run")
+    for found, expected in zip(logged(tmp_path / "run"), logged(whole), strict=True):
+        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
 def test_a_checkpoint_of_other_rules_is_refused(
     whole: Path, config: ConfigDict, tmp_path: Path
 ) -> None:
