@@ -81,8 +81,8 @@ def _training_facts(config: ConfigDict, mesh: Any, target: Target) -> Row:
         "accumulation": accumulation_on(config, mesh),
         "remat": config.remat,
         "lora": config.model.lora is not None,
-        "model_tflop": round(flops / 1e12, 1),
-        "seconds_at_full_peak": flops / 1e12 / (mesh.size * target.chip.peak_tflops),
+        "model_tflop": _rounded(flops / 1e12),
+        "seconds_at_full_peak": _rounded(flops / 1e12 / (mesh.size * target.chip.peak_tflops)),
     }
 
 
@@ -91,11 +91,10 @@ def _compiled(lowered: Any, target: Target) -> Row:
     try:
         compiled = lowered.compile()
     except jax.errors.JaxRuntimeError as error:
-        needs = _NEEDS.search(str(error))
-        if "RESOURCE_EXHAUSTED" not in str(error) and needs is None:
+        needed = needed_gib(str(error))
+        if "RESOURCE_EXHAUSTED" not in str(error) and needed is None:
             raise
-        gib = float(needs[1]) * _UNITS[needs[2]] / GIB if needs else None
-        return {"fits": False, "hbm_gib": gib, "compile_seconds": _since(started)}
+        return {"fits": False, "hbm_gib": needed, "compile_seconds": _since(started)}
     seconds = _since(started)
     memory = compiled.memory_analysis()
     gib = _peak(memory) / GIB
@@ -110,6 +109,12 @@ def _compiled(lowered: Any, target: Target) -> Row:
         "collectives": by_kind(found),
         "largest_collectives": [vars(one) for one in largest],
     }
+
+
+def needed_gib(refusal: str) -> float | None:
+    """What a compiler that refuses a program says that it needs."""
+    found = _NEEDS.search(refusal)
+    return float(found[1]) * _UNITS[found[2]] / GIB if found else None
 
 
 def _peak(memory: Any) -> int:
@@ -135,6 +140,10 @@ def _suggestion(config: ConfigDict, row: Row) -> str:
     if config.mesh.tensor < config.model.decoder.num_key_value_heads:
         return f"--config.mesh.tensor={config.model.decoder.num_key_value_heads}"
     return "fewer questions at once, or more devices"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _since(started: float) -> float:

@@ -1,0 +1,105 @@
+"""The whole of `tumorchain compile`, for this machine's CPU in place of the one that is named."""
+
+import runpy
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from ml_collections import ConfigDict
+
+from tumorchain_jax.ahead_of_time import targets
+from tumorchain_jax.ahead_of_time.command import GIB, compile_one, needed_gib, table
+from tumorchain_jax.ahead_of_time.targets import Target, read_target
+from tumorchain_jax.cli import main
+from tumorchain_jax.models.tumorchain import abstract_params
+
+NANO = Path(__file__).parents[2] / "configs" / "nano.py"
+
+
+@pytest.fixture(scope="module")
+def config() -> ConfigDict:
+    config = runpy.run_path(str(NANO))["get_config"]()
+    config.update_from_flattened_dict(
+        {"optimizer": "adamw", "trainable": ((".*", True),), "data.length": 256, "batch_size": 2}
+    )
+    return config
+
+
+@pytest.fixture(scope="module")
+def rows(config: ConfigDict) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "devices", lambda self: jax.devices()[:1])
+        target = read_target("v5e-4")
+        small = replace(target, chip=replace(target.chip, hbm_gib=0.01))
+        return {
+            "train": compile_one(config, target, "train", 8),
+            "reason": compile_one(config, target, "reason", 2),
+            "too small": compile_one(config, small, "train", 8),
+        }
+
+
+def test_a_training_step_holds_parameters_and_two_moments(
+    rows: dict[str, Any], config: ConfigDict
+) -> None:
+    row = rows["train"]
+    weights = sum(4 * prod(leaf.shape) for leaf in abstract_params(config.model).values())
+    scan = 2 * prod(config.model.encoder.image)
+    assert row["arguments_gib"] * GIB == pytest.approx(3 * weights + scan, rel=0.05)
+    assert row["hbm_gib"] >= row["temporaries_gib"] > 0
+    assert row["fits"]
+    assert "suggestion" not in row
+    assert (row["target"], row["devices"], row["accumulation"]) == ("v5e-4", 1, 1)
+    assert row["model_tflop"] > 0
+
+
+def test_the_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> None:
+    row = rows["reason"]
+    assert row["fits"]
+    assert row["batch_size"] == 2
+    assert 0 < row["arguments_gib"] < rows["train"]["arguments_gib"]
+
+
+def test_what_does_not_fit_is_told_what_to_change(rows: dict[str, Any]) -> None:
+    row = rows["too small"]
+    assert not row["fits"]
+    assert row["hbm_gib"] == rows["train"]["hbm_gib"]
+    assert row["suggestion"] == "--config.remat=full"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "gib"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory required for HLO "
+            "temporaries (16.84G) exceeds available HBM (15.75G).",
+            16.84,
+        ),
+        ("Ran out of memory in memory space hbm. Used 28.24G of 15.75G hbm.", 28.24),
+        ("Used 512.00M of 256.00M hbm", 0.5),
+        ("something else", None),
+    ],
+)
+def test_what_a_compiler_says_it_needs(refusal: str, gib: float | None) -> None:
+    assert needed_gib(refusal) == (gib if gib is None else pytest.approx(gib))
+
+
+def test_the_table_has_a_line_a_row(rows: dict[str, Any]) -> None:
+    head, rule, *lines = table(list(rows.values())).splitlines()
+    assert len(lines) == 3
+    assert {line.count("|") for line in (head, rule, *lines)} == {head.count("|")}
+    assert "| yes |" in lines[0]
+    assert "| no: try --config.remat=full |" in lines[2]
+
+
+def test_a_machine_that_there_is_not_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(targets, "ENVIRONMENT", {})
+    assert main(["compile", "--config", str(NANO), "--target", "v9-8"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "found v9-8" in err
