@@ -79,6 +79,7 @@ def test_what_does_not_fit_is_told_what_to_change(rows: dict[str, Any]) -> None:
         ),
         ("Ran out of memory in memory space hbm. Used 28.24G of 15.75G hbm.", 28.24),
         ("Used 512.00M of 256.00M hbm", 0.5),
+        ("required for HLO temporaries (1.17T) exceeds available HBM (95.74G).", 1.17 * 1024),
         ("something else", None),
     ],
 )

@@ -11,6 +11,7 @@ from tumorchain_jax.errors import InputError
         ("v5p-32", "v5p", 32, 1),
         ("v6e-64", "v6e", 64, 1),
         ("tpu7x-8", "tpu7x", 8, 1),
+        ("4xtpu7x-64", "tpu7x", 64, 4),
         ("2xv5e-16", "v5e", 16, 2),
         ("h100-1", "h100", 1, 1),
         ("h100-32", "h100", 32, 1),

@@ -24,9 +24,9 @@ SPARE = 0.9
 LARGEST = 20
 # Of "the total memory required for HLO temporaries (16.84G) exceeds available HBM (15.75G)" and of
 # "Ran out of memory in memory space hbm. Used 28.24G of 15.75G hbm".
-_NEEDS = re.compile(r"(?:\(|Used )([\d.]+)([KMG])\)? (?:exceeds|of)")
+_NEEDS = re.compile(r"(?:\(|Used )([\d.]+)([KMGT])\)? (?:exceeds|of)")
 Row = dict[str, Any]
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def compile_ahead(

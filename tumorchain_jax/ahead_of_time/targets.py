@@ -1,7 +1,7 @@
 """The machines that programs are compiled for, by the names their vendors rent them under.
 
-TPU sizes are Google's: v5p counts cores (two a chip), the others chips; a tpu7x chip is two
-devices. https://cloud.google.com/tpu/docs has the shapes. `2xv5e-16` is two slices of v5e-16.
+TPU sizes are Google's: v5p and tpu7x count cores, two a chip, the others chips. A core of tpu7x is
+a device of its own. https://cloud.google.com/tpu/docs has the shapes. `2xv5e-16` is two slices.
 """
 
 import re
@@ -41,7 +41,7 @@ CHIPS = {
     "v5e": Chip("tpu", 15.75, 197.0, SQUARES),
     "v5p": Chip("tpu", 95.74, 459.0, CUBES, per_chip=2),
     "v6e": Chip("tpu", 31.25, 918.0, SQUARES),
-    "tpu7x": Chip("tpu", 94.75, 1153.5, CUBES),
+    "tpu7x": Chip("tpu", 94.75, 1153.5, CUBES, per_chip=2),
     "h100": Chip("cuda", 71.7, 989.4, {}),
 }
 NAME = re.compile(r"(?:(\d+)x)?([a-z0-9]+)-(\d+)")
@@ -65,10 +65,12 @@ class Target:
     """A machine.
 
     Attributes:
+        kind: of its chips, a key of `CHIPS`.
         size: of one slice, as in the name.
     """
 
     name: str
+    kind: str
     chip: Chip
     size: int
     slices: int = 1
@@ -83,15 +85,11 @@ class Target:
             return _cuda_devices(self)
         from jax.experimental import topologies
 
-        options: dict[str, Any] = {"num_slices": self.slices} if self.slices > 1 else {}
-        kind = NAME.fullmatch(self.name)
-        assert kind is not None
+        options = {"num_slices": self.slices} if self.slices > 1 else {}
         shape = self.chip.shapes[self.size // self.chip.per_chip]
-        if self.size < 4:
-            options["chips_per_host_bounds"] = tuple(map(int, shape.split("x")))
         try:
             topology = topologies.get_topology_desc(
-                platform="tpu", topology_name=f"{kind[2]}:{shape}", **options
+                platform="tpu", topology_name=f"{self.kind}:{shape}", **options
             )
         except (RuntimeError, ImportError) as error:
             if _installed("libtpu"):
@@ -113,9 +111,9 @@ def read_target(name: str) -> Target:
         count, rest = divmod(size, chip.per_chip)
         if chip.platform == "cuda" and not found[1]:
             if 1 <= size <= 8 or (size % 8 == 0 and size <= 1024):
-                return Target(name, chip, size)
+                return Target(name, found[2], chip, size)
         elif not rest and count in chip.shapes and int(found[1] or 1) >= 1:
-            return Target(name, chip, size, int(found[1] or 1))
+            return Target(name, found[2], chip, size, int(found[1] or 1))
     sizes = "; ".join(
         f"{kind}-N, N of {', '.join(str(n * chip.per_chip) for n in chip.shapes)}"
         for kind, chip in CHIPS.items()
