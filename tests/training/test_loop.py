@@ -167,7 +167,7 @@ def test_a_configuration_at_odds_with_itself_or_the_data_is_refused(
     config: ConfigDict, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
     small = replace(tiny, decoder=replace(tiny.decoder, vocab_size=500))
-    grid = replace(tiny, encoder=replace(tiny.encoder, image=(8, 16, 24)))
+    grid = replace(tiny, encoder=replace(tiny.encoder, image=(8, 16, 32)))
     for changes, message in (
         ({"mesh__tensor": 3}, "mesh: found data 1, fsdp -1, tensor 3"),
         ({"data__phantoms": 5}, "dataset.json: found"),
