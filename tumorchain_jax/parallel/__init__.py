@@ -1,1 +1,1 @@
-"""Many devices: the mesh, what lies where on it, and programs compiled for machines not at hand."""
+"""Many devices: the mesh, what lies where on it, and the processes that share it."""
