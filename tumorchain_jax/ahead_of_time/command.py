@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from tumorchain_jax.ahead_of_time.collectives import by_kind, collectives
 from tumorchain_jax.ahead_of_time.programs import lower_reasoning, lower_training
-from tumorchain_jax.ahead_of_time.targets import Target, read_target
+from tumorchain_jax.ahead_of_time.targets import COMPILERS, Target, read_target
 from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
 from tumorchain_jax.scan.organs import ORGANS
@@ -151,7 +151,7 @@ def _since(started: float) -> float:
 
 
 def _versions(target: Target) -> dict[str, str]:
-    compiler = "libtpu" if target.chip.platform == "tpu" else "jax-cuda13-pjrt"
+    compiler, _ = COMPILERS[target.chip.platform]
     found = {}
     for package in ("jax", "jaxlib", compiler):
         try:

@@ -44,6 +44,14 @@ CHIPS = {
     "tpu7x": Chip("tpu", 94.75, 1153.5, CUBES, per_chip=2),
     "h100": Chip("cuda", 71.7, 989.4, {}),
 }
+COMPILERS = {
+    "tpu": ("libtpu", 'pip install "jax[tpu]" (it needs no TPU)'),
+    "cuda": (
+        "jax-cuda13-pjrt",
+        "pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt (of jax's own version)",
+    ),
+}
+"""The package with the compiler of a platform, and how to have it."""
 NAME = re.compile(r"(?:(\d+)x)?([a-z0-9]+)-(\d+)")
 # The compilers read these when they start: there is no device to ask about or to try kernels on,
 # and another process may use libtpu too. With a made-up worker it does not complain of its absence.
@@ -81,22 +89,27 @@ class Target:
         Raises:
             InputError: the compiler for it is not installed.
         """
-        if self.chip.platform == "cuda":
-            return _cuda_devices(self)
         from jax.experimental import topologies
 
-        options = {"num_slices": self.slices} if self.slices > 1 else {}
-        shape = self.chip.shapes[self.size // self.chip.per_chip]
+        platform = self.chip.platform
+        compiler, mend = COMPILERS[platform]
+        options = self._gpu_options() if platform == "cuda" else self._tpu_options()
         try:
-            topology = topologies.get_topology_desc(
-                platform="tpu", topology_name=f"{self.kind}:{shape}", **options
-            )
+            return topologies.get_topology_desc(platform=platform, **options).devices
         except RuntimeError as error:
-            if _installed("libtpu"):
+            if _installed(compiler):
                 raise
-            mend = 'pip install "jax[tpu]" (it needs no TPU)'
-            raise InputError(self.name, "compiler", "no libtpu", "libtpu", mend) from error
-        return topology.devices
+            raise InputError(self.name, "compiler", "none", compiler, mend) from error
+
+    def _tpu_options(self) -> dict[str, Any]:
+        shape = self.chip.shapes[self.size // self.chip.per_chip]
+        several = {"num_slices": self.slices} if self.slices > 1 else {}
+        return {"topology_name": f"{self.kind}:{shape}", **several}
+
+    def _gpu_options(self) -> dict[str, Any]:
+        hosts = max(1, self.size // 8)
+        topology = f"1x{hosts}x{self.size // hosts}"
+        return {"topology_name": "h100", "topology": topology, "target_config": H100}
 
 
 def read_target(name: str) -> Target:
@@ -129,22 +142,3 @@ def _installed(package: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _cuda_devices(target: Target) -> Sequence[Any]:
-    from jax.experimental import topologies
-
-    hosts = max(1, target.size // 8)
-    try:
-        topology = topologies.get_topology_desc(
-            platform="cuda",
-            topology_name="h100",
-            topology=f"1x{hosts}x{target.size // hosts}",
-            target_config=H100,
-        )
-    except RuntimeError as error:
-        if _installed("jax-cuda13-pjrt"):
-            raise
-        mend = "pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt (of jax's own version)"
-        raise InputError(target.name, "compiler", "no CUDA plugin", "it", mend) from error
-    return topology.devices
