@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from tumorchain_jax import chat
 from tumorchain_jax.bench.peer import random_decoder
 from tumorchain_jax.chat import LanguageModel, printable
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.tensor_files import TensorWriter
 from tumorchain_jax.errors import InputError

@@ -13,7 +13,7 @@ import pytest
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.analyze import NANO_CHECKPOINT
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.data.phantom_records import patient_records
 from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.scan.phantom import make_patient, write_patient

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.ahead_of_time import targets
 from tumorchain_jax.ahead_of_time.command import GIB, compile_one, needed_gib, table
 from tumorchain_jax.ahead_of_time.targets import Target, read_target
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.models.tumorchain import abstract_params
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"

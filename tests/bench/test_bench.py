@@ -8,7 +8,7 @@ import pytest
 from tumorchain_jax.bench import data as bench_data
 from tumorchain_jax.bench.step import bench_step
 from tumorchain_jax.bench.timing import seconds, table
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import TumorChainConfig
 from tumorchain_jax.models.vit3d.model import ViT3DConfig

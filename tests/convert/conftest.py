@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.tensor_files import TensorWriter
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 
 Change = Callable[[dict, dict], Any]
 Changed = Callable[[Change], Path]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert import importer, tensor_files
 from tumorchain_jax.convert.orbax_folder import OrbaxFolder
 

@@ -5,7 +5,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.data import phantom_folder
 from tumorchain_jax.data.phantom_folder import Written, write_phantom_folders
 from tumorchain_jax.data.phantom_report import free_text

@@ -8,7 +8,7 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.data.dataset import FORMAT, ModelScan, preprocess_values
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.evaluation.score import read_items
 from tumorchain_jax.training.checkpoint import load_exported
 

@@ -34,7 +34,7 @@ TOWER = {
 # The system's own count for a child begins with the memory of its parent.
 _CHILD = """
 import sys
-from tumorchain_jax.cli import main
+from tumorchain_jax.cli.main import main
 code = main(sys.argv[1:])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 sys.exit(code)

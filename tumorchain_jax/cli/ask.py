@@ -1,0 +1,183 @@
+"""Asking: `demo`, `analyze`, `chat`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
+from tumorchain_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from tumorchain_jax.analyze import Analyzer
+    from tumorchain_jax.report.report import Report
+
+
+def add_commands(command: Command) -> None:
+    """Ask a model about a scan, or a language model alone."""
+    demo = command("demo", _demo, "A real CT with a painted lesion, asked and answered")
+    demo.add_argument("-o", "--output", type=Path, default=Path("tumorchain-demo"))
+    demo.add_argument("--seed", type=int, default=0, help="of the painted lesion")
+    demo.add_argument("--json", action="store_true", help="report.json on stdout")
+
+    analyze = command("analyze", _analyze, "Ask a question about one or several CTs")
+    add = analyze.add_argument
+    add("-i", "--input", type=Path, nargs="+", required=True, metavar="CT")
+    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    add("-m", "--mask", type=Path, nargs="+", default=[], metavar="LABELMAP")
+    asked = analyze.add_mutually_exclusive_group()
+    asked.add_argument("-q", "--question")
+    asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
+    add("-c", "--checkpoint", type=Path, help="folder; default: the nano model of the package")
+    add("--rounds", type=int, default=4, help="at most this many rounds of reasoning")
+    add("--temperature", type=float, default=0.0, help="0 is greedy")
+    add("--top-p", type=float, default=1.0)
+    add("--seed", type=int, default=0, help="of the sampling")
+    add("--json", action="store_true", help="report.json on stdout, a list for several CTs")
+    add("--overwrite", action="store_true", help="replace earlier reports")
+    add("--resume", action="store_true", help="keep earlier reports, do the rest")
+
+    chat = command("chat", _chat, "A language model alone, to see that its weights are sound")
+    add = chat.add_argument
+    add("-c", "--checkpoint", type=Path, help="imported folder; default: SmolLM2-135M, downloaded")
+    add("-p", "--prompt", help="ask this and end; default: ask at the terminal")
+    add("--tokens", type=int, default=128, help="at most this many in an answer")
+    add("--temperature", type=float, default=0.0, help="0 is greedy")
+    add("--top-p", type=float, default=1.0)
+    add("--seed", type=int, default=0, help="of the sampling")
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from tumorchain_jax.analyze import TASKS, Analyzer
+    from tumorchain_jax.demo import demo_patient, truth
+    from tumorchain_jax.report.folder import check_folder
+
+    check_numbers(options, seed=SEEDS)
+    use_compilation_cache()
+    check_folder(options.output, overwrite=True)
+    patient, why_not_real = demo_patient(options.seed)
+    say = _printer(options.json)
+    if why_not_real:
+        say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
+    say(patient.synthetic)
+    analyzer = Analyzer.load()
+    case = analyzer.prepare(patient.ct, patient.labels)
+    report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
+    folder = report.save(options.output, overwrite=True)
+    say(f"\nQuestion: {report.question}")
+    _print_chain(report, say)
+    say(f"\nModel:  {report.conclusion}\nTruth:  {report.truth}\n")
+    say(f"Open {folder / 'report.html'}\n{NOTICE}")
+    if options.json:
+        print(json.dumps(report.to_dict()))
+    return 0
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from tumorchain_jax.analyze import TASKS, Analyzer
+    from tumorchain_jax.batch import list_cases
+    from tumorchain_jax.reasoning.generate import Sampling
+    from tumorchain_jax.report.folder import check_folder
+
+    cases = list_cases(options.input, options.mask, options.output)
+    question = TASKS[options.task] if options.question is None else options.question
+    check_numbers(options, rounds=(1, 16), seed=SEEDS)
+    done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
+    todo = [case for case in cases if case not in done]
+    for case in todo:
+        check_folder(case.output, options.overwrite)
+    use_compilation_cache()
+    analyzer = Analyzer.load(
+        options.checkpoint,
+        sampling=Sampling(options.temperature, options.top_p),
+        max_rounds=options.rounds,
+    )
+    analyzer.check_question(question)
+    say = _printer(options.json)
+    if done:
+        say(f"{len(done)} already done")
+    records, refused = [], 0
+    for case in tqdm(todo, "scans", disable=True if len(todo) < 2 else None):
+        try:
+            report = _analyze_one(analyzer, case.ct, case.mask, question, options)
+            folder = report.save(case.output, options.overwrite)
+        except InputError as error:
+            if len(cases) == 1:
+                raise
+            refused += 1
+            tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
+            continue
+        records.append(report.to_dict())
+        say(f"\n{report.source}: {report.question}")
+        for warning in report.warnings:
+            say(f"warning: {warning}")
+        _print_chain(report, say)
+        say(f"Conclusion: {report.conclusion}\nReport: {folder / 'report.html'}")
+    if options.json:
+        print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
+    say(NOTICE)
+    return 2 if refused else 0
+
+
+def _analyze_one(
+    analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
+) -> "Report":
+    case = analyzer.prepare(ct, mask)
+    return analyzer.batch([(case, question)], seed=options.seed)[0]
+
+
+def _chat(options: argparse.Namespace) -> int:
+    from tumorchain_jax.chat import LanguageModel, example_checkpoint, printable
+    from tumorchain_jax.reasoning.generate import Sampling
+
+    check_numbers(options, tokens=(1, 4096), seed=SEEDS)
+    sampling = Sampling(options.temperature, options.top_p)
+    use_compilation_cache()
+    model = LanguageModel.load(options.checkpoint or example_checkpoint())
+    turns: list[dict[str, str]] = []
+    for said in [options.prompt] if options.prompt is not None else _lines():
+        turns.append({"role": "user", "content": said})
+        answer = model.chat(turns, options.tokens, sampling, options.seed)
+        turns.append({"role": "assistant", "content": answer})
+        print(printable(answer), flush=True)
+    return 0
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, up to the end of the input."""
+    while True:
+        try:
+            said = input("> " if sys.stdin.isatty() else "")
+        except EOFError:
+            return
+        if said.strip():
+            yield said
+
+
+def _printer(quiet: bool) -> Any:
+    return (lambda line: None) if quiet else print
+
+
+def _print_chain(report: "Report", say: Any) -> None:
+    for number, text, organs in _rounds(report):
+        say(f"  round {number}: {text}")
+        if organs:
+            say(f"           looks again at: {', '.join(organs)}")
+    say(f"  stopped: {report.trace.stop_reason.replace('_', ' ')}")
+
+
+def _rounds(report: "Report") -> Iterator[tuple[int, str, list[str]]]:
+    from tumorchain_jax.scan.organs import display_name
+
+    for number, each in enumerate(report.trace.rounds, start=1):
+        looked = [display_name(m.label) for m in each.organs if m.outcome == "looked_at"]
+        # Model text is data: no control characters reach the terminal.
+        text = "".join(c if c.isprintable() else " " for c in each.text)
+        yield number, text, looked

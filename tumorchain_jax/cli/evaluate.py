@@ -1,0 +1,80 @@
+"""`evaluate`."""
+
+import argparse
+import json
+from pathlib import Path
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
+from tumorchain_jax.errors import InputError
+
+
+def add_commands(command: Command) -> None:
+    """Score a model."""
+    evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
+    source = evaluate.add_mutually_exclusive_group()
+    # A text as default: a number would be taken for not given where it is given as well.
+    source.add_argument("--phantoms", type=int, default="100", help="how many; default: 100")
+    source.add_argument("--data", type=Path, metavar="DIR", help="a data set's test patients")
+    source.add_argument(
+        "--real",
+        type=Path,
+        nargs=2,
+        action="append",
+        metavar=("CT", "LABELMAP"),
+        help="a real CT to paint tumours into; may be given more than once",
+    )
+    source.add_argument("--items", type=Path, help="score kept answers again, without a model")
+    add = evaluate.add_argument
+    add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
+    add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
+    add("-c", "--checkpoint", type=Path, help="default: the nano model")
+    kept = evaluate.add_mutually_exclusive_group()
+    kept.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="new folder for answers, score, plot and failures; a stopped run goes on",
+    )
+    kept.add_argument(
+        "--ceiling",
+        action="store_true",
+        help="with --data: what a linear classifier reads in the tokens, told where lesions are",
+    )
+    add("--json", action="store_true", help="the score as JSON")
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.command import evaluate
+
+    if options.ceiling:
+        return _ceiling(options)
+    check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
+    use_compilation_cache()
+    score, text = evaluate(
+        options.checkpoint,
+        options.output,
+        items=options.items,
+        data=options.data,
+        real=[(ct, labels) for ct, labels in options.real or ()],
+        phantoms=options.phantoms,
+        tumours=options.tumours,
+        seed=options.seed,
+    )
+    print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
+    return 0
+
+
+def _ceiling(options: argparse.Namespace) -> int:
+    from tumorchain_jax.analyze import NANO_CHECKPOINT
+    from tumorchain_jax.evaluation.ceiling import ceiling, ceiling_text
+    from tumorchain_jax.training.checkpoint import load_exported
+
+    if options.data is None:
+        expected = "a data set's folder with --ceiling"
+        raise InputError("command line", "--data", "none", expected, "name one")
+    use_compilation_cache()
+    rows = ceiling(load_exported(options.checkpoint or NANO_CHECKPOINT), options.data)
+    print(json.dumps(rows) if options.json else f"{ceiling_text(rows)}\n{NOTICE}")
+    return 0

@@ -1,0 +1,48 @@
+"""What several subcommands share."""
+
+import argparse
+from typing import Protocol
+
+from tumorchain_jax.errors import InputError
+
+SEEDS = (0, 2**32 - 1)
+
+
+class Command(Protocol):
+    """Makes the parser of a new subcommand."""
+
+    def __call__(self, name: str, run: "Run", summary: str) -> argparse.ArgumentParser:
+        """Declare it; `run` gets the options and returns the exit code."""
+
+
+class Run(Protocol):
+    """Does a subcommand's work."""
+
+    def __call__(self, options: argparse.Namespace) -> int:
+        """Do it."""
+
+
+def takes_overrides(command: argparse.ArgumentParser) -> None:
+    """What the parser does not know is handed on as overrides of the configuration."""
+    command.set_defaults(takes_overrides=True)
+    command.epilog = "Override a field with --config.a.b=value."
+
+
+def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> None:
+    """Options by name, each with its least and greatest value."""
+    for name, (least, greatest) in limits.items():
+        value = getattr(options, name)
+        if not least <= value <= greatest:
+            expected = f"{least} to {greatest}"
+            raise InputError("command line", f"--{name}", str(value), expected, "change it")
+
+
+def use_compilation_cache() -> None:
+    """Compiled programs are kept for the next run, unless the user has set a place of their own."""
+    import jax
+
+    from tumorchain_jax.pip_download import cache_folder
+
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
