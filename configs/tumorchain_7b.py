@@ -61,6 +61,11 @@ def get_config() -> ConfigDict:
     config.frozen_dtype = "bfloat16"  # of what is not trained
 
     config.log_every = 10
-    config.checkpoint = ConfigDict({"every": 1000, "keep": 2})
+    # Saved after so many steps, and so many minutes (0: by steps alone). Kept: the newest, and that
+    # with the best mean since the one before, which is the least of a loss and the most of others.
+    config.checkpoint = ConfigDict({"every": 1000, "minutes": 30.0, "keep": 2, "best": "loss"})
+    # A trace of the steps FIRST:LAST; a project of Weights & Biases; after how many seconds without
+    # progress the processes that are late are named (0: never).
+    config.watch = ConfigDict({"profile": "", "wandb": "", "patience": 600.0})
     config.lock()
     return config

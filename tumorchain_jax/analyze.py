@@ -39,7 +39,7 @@ from tumorchain_jax.scan.organs import ORGANS, merge_labels
 from tumorchain_jax.scan.preprocess import PreparedScan, preprocess, resample_labels
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.training.checkpoint import Exported, load_exported
+from tumorchain_jax.training.exported import Exported, load_exported
 
 NANO_CHECKPOINT = Path(__file__).parent / "pretrained" / "nano"
 TASKS = {

@@ -1,4 +1,4 @@
-"""The one exception that means "the input is at fault, and here is how to mend it"."""
+"""What ends a command other than being done: bad input, or the wish that it stop."""
 
 
 class InputError(Exception):
@@ -20,3 +20,7 @@ class InputError(Exception):
         # Values may come from a file: keep the message one line and free of control characters.
         line = f"{subject}: {field}: found {found}, expected {expected}; {mend}"
         super().__init__("".join(c if c.isprintable() else " " for c in line))
+
+
+class Stopped(Exception):
+    """The work was asked to end before it was done; the same command goes on with it."""

@@ -19,7 +19,7 @@ from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.checkpoint import Exported, export, load_exported
+from tumorchain_jax.training.exported import Exported, export, load_exported
 
 GRID = (8, 16, 16)
 PREPROCESS = PreprocessConfig(GRID)

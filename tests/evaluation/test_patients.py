@@ -25,7 +25,7 @@ from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.phantom import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.training.checkpoint import Exported
+from tumorchain_jax.training.exported import Exported
 
 CONFIG = PreprocessConfig((8, 16, 16))
 TEST = "phantom-2"

@@ -9,7 +9,7 @@ import pytest
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.evaluation.score import read_items
-from tumorchain_jax.training.checkpoint import load_exported
+from tumorchain_jax.training.exported import load_exported
 
 EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments.py"
 # Two steps of a tiny model on a few tiny patients.

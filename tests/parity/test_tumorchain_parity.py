@@ -20,7 +20,7 @@ from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.checkpoint import export, load_exported
+from tumorchain_jax.training.exported import export, load_exported
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

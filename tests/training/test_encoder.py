@@ -36,7 +36,8 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
             "weight_decay": 0.0,
             "clip_norm": 1.0,
             "log_every": 1,
-            "checkpoint": {"every": 2, "keep": 1},
+            "checkpoint": {"every": 2, "minutes": 0.0, "keep": 1, "best": "loss"},
+            "watch": {"profile": "", "wandb": "", "patience": 0.0},
         }
     )
 

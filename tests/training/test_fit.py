@@ -1,6 +1,10 @@
 import json
+import os
+import signal
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,9 +14,10 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.training.fit import fit
+from tumorchain_jax.errors import InputError, Stopped
+from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.step import Metrics, TrainState
+from tumorchain_jax.training.throughput import Work
 
 RATE = optax.linear_schedule(1.0, 0.0, 10)
 
@@ -36,11 +41,20 @@ def stream(first_step: int, stop: int, spoilt: int = 0) -> Iterator[jax.Array]:
 
 def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config: Any) -> TrainState:
     """Six steps."""
-    fields = {"log_every": 1, "checkpoint": {"every": 1, "keep": 2}} | config
+    step_fn = config.pop("update", update)
+    checkpoint = {"every": 1, "minutes": 0, "keep": 2, "best": "loss"}
+    watch = {"profile": "", "wandb": "", "patience": 0.0}
+    fields = {
+        "log_every": 1,
+        "checkpoint": checkpoint | config.pop("checkpoint", {}),
+        "watch": watch | config.pop("watch", {}),
+    } | config
     state = TrainState(jnp.int32(0), {"w": jnp.ones((2, size))}, {}, {"count": jnp.int32(0)})
     batches_from = lambda step: stream(step, stop, spoilt)
     abstract = jax.tree.map(shape_of, state)
-    return fit(workdir, abstract, lambda: state, update, batches_from, RATE, 6, ConfigDict(fields))
+    names_of = lambda step: [f"scan {step}"]
+    job = Job(abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), names_of)
+    return fit(workdir, job, ConfigDict(fields))
 
 
 def shape_of(leaf: jax.Array) -> jax.ShapeDtypeStruct:
@@ -49,7 +63,8 @@ def shape_of(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 
 def logged(workdir: Path) -> list[dict]:
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    kept = ("step", "loss", "learning_rate")
+    return [{name: line[name] for name in kept} for line in lines]
 
 
 def steps_kept(workdir: Path) -> set[str]:
@@ -90,7 +105,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_no_number_stops_the_run_unsaved(tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match="step 3: loss nan"):
+    with pytest.raises(FloatingPointError, match="step 3: loss nan; its batch: scan 3"):
         run(tmp_path, spoilt=3)
     assert steps_kept(tmp_path) == {"1", "2"}
     assert [line["step"] for line in logged(tmp_path)] == [1, 2]
@@ -102,3 +117,80 @@ def test_a_run_of_another_model_is_refused_and_left_as_it_was(tmp_path: Path) ->
     with pytest.raises(InputError, match=r"trained/w: found \(2, 2\), expected \(2, 5\)"):
         run(tmp_path, size=5, log_every=2)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_the_best_checkpoint_is_kept_as_the_metric_says(tmp_path: Path) -> None:
+    """The loss rises and falls with sin; each is saved with the mean since the one before."""
+    run(tmp_path / "each", checkpoint={"keep": 1})
+    losses = [line["loss"] for line in logged(tmp_path / "each")]
+    assert steps_kept(tmp_path / "each") == {str(1 + int(np.argmin(losses))), "6"}
+    run(tmp_path / "pairs", checkpoint={"keep": 1, "every": 2})
+    means = [np.mean(losses[i : i + 2]) for i in (0, 2, 4)]
+    assert steps_kept(tmp_path / "pairs") == {str(2 + 2 * int(np.argmin(means))), "6"}
+
+
+def test_an_unknown_metric_for_the_best_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"checkpoint\.best: found speed, expected one of loss"):
+        run(tmp_path, checkpoint={"best": "speed"})
+
+
+def test_a_bad_number_between_two_looks_is_found_before_it_is_saved(tmp_path: Path) -> None:
+    with pytest.raises(FloatingPointError, match="step 3: loss nan; its batch: scan 3"):
+        run(tmp_path, spoilt=3, log_every=6, checkpoint={"every": 5})
+    assert steps_kept(tmp_path) == set()
+
+
+def test_a_checkpoint_is_due_by_the_clock_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count()
+    stopwatch = SimpleNamespace(monotonic=lambda: 40.0 * next(clock))
+    monkeypatch.setattr("tumorchain_jax.training.fit.time", stopwatch)
+    run(tmp_path, checkpoint={"every": 100, "minutes": 2, "keep": 9}, log_every=1)
+    assert {"6"} < steps_kept(tmp_path) < {"1", "2", "3", "4", "5", "6"}
+
+
+def test_a_signal_saves_and_stops_and_the_run_goes_on(tmp_path: Path) -> None:
+    expected = run(tmp_path / "whole")
+
+    def signalled(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
+        if int(state.step) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return update(state, batch)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped, match="at step 4 of 6"):
+        run(tmp_path / "run", update=signalled, checkpoint={"every": 100}, log_every=100)
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert steps_kept(tmp_path / "run") == {"4"}
+    found = run(tmp_path / "run")
+    np.testing.assert_array_equal(found.trained["w"], expected.trained["w"])
+
+
+def test_a_range_of_steps_is_traced(tmp_path: Path) -> None:
+    run(tmp_path, watch={"profile": "2:3"})
+    (trace,) = (tmp_path / "profile").rglob("*.xplane.pb")
+    assert trace.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("steps", ["3", "0:2", "5:4", "a:b", "1:2:3"])
+def test_a_range_that_is_none_is_refused(tmp_path: Path, steps: str) -> None:
+    with pytest.raises(InputError, match="expected FIRST:LAST"):
+        run(tmp_path, watch={"profile": steps})
+
+
+def test_rates_are_told_from_the_second_step_on(tmp_path: Path) -> None:
+    run(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert "seconds_a_step" not in lines[0]  # it compiles
+    for line in lines[1:]:
+        assert line["volumes_per_second"] == pytest.approx(2 / line["seconds_a_step"], rel=0.1)
+        assert 0 <= line["waiting_for_data"] <= 1
+
+
+@pytest.mark.parametrize("name", ["file/run", "file"])
+def test_a_workdir_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a folder to write in") as error:
+        run(tmp_path / name)
+    assert "\n" not in str(error.value)

@@ -18,7 +18,7 @@ from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vit3d.convert import CLIP_FIELDS
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.checkpoint import export
+from tumorchain_jax.training.exported import export
 from tumorchain_jax.training.initial import loaded_params, random_params
 
 ADAPTED = LoRA((r"decoder/.*/q_proj",), rank=2)

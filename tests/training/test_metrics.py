@@ -1,11 +1,15 @@
 import json
 import struct
+import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.training.metrics import MetricsLog
 
 
@@ -77,3 +81,33 @@ def test_resuming_hides_the_points_after_the_checkpoint_only(tmp_path: Path) -> 
     write(tmp_path, 2, range(3, 4))
     starts = [e.step for e in events(tmp_path) if e.session_log.status == SessionLog.START]
     assert starts == [3]
+
+
+def test_numbers_go_to_weights_and_biases_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a stand-in: what it would be told."""
+    told: list[tuple] = []
+    run = SimpleNamespace(
+        log=lambda values, step: told.append((step, values)), finish=lambda: told.append(("end",))
+    )
+    wandb = ModuleType("wandb")
+    wandb.__spec__ = ModuleSpec("wandb", None)
+    monkeypatch.setattr(wandb, "init", lambda **fields: told.append(fields) or run, raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    (tmp_path / "config.json").write_text('{"seed": 3}')
+    log = MetricsLog(tmp_path, 0, 9, "project")
+    log.write(1, {"loss": 2.0, "mfu": "unknown"})
+    log.close()
+    fields, *rest = told
+    assert (fields["project"], fields["id"], fields["config"]) == (
+        "project",
+        tmp_path.name,
+        {"seed": 3},
+    )
+    assert rest == [(1, {"loss": 2.0, "mfu": "unknown"}), ("end",)]
+
+
+def test_without_the_package_weights_and_biases_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"watch\.wandb: found no such package here"):
+        MetricsLog(tmp_path, 0, 9, "project")

@@ -69,7 +69,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _ceiling(options: argparse.Namespace) -> int:
     from tumorchain_jax.analyze import NANO_CHECKPOINT
     from tumorchain_jax.evaluation.ceiling import ceiling, ceiling_text
-    from tumorchain_jax.training.checkpoint import load_exported
+    from tumorchain_jax.training.exported import load_exported
 
     if options.data is None:
         expected = "a data set's folder with --ceiling"

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.cli import ask, data, evaluate, machine, train, weights
+from tumorchain_jax.cli import ask, data, evaluate, machine, preflight, train, weights
 from tumorchain_jax.cli.options import Run
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.errors import InputError, Stopped
 
-GROUPS = (ask, train, evaluate, data, weights, machine)
+GROUPS = (ask, train, preflight, evaluate, data, weights, machine)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,6 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"tumorchain: error: {error}", file=sys.stderr)
         return 2
+    except Stopped as stopped:
+        print(
+            f"tumorchain: stopped {stopped}; the same command goes on from there", file=sys.stderr
+        )
+        return 0
     except KeyboardInterrupt:
         print("tumorchain: stopped", file=sys.stderr)
         return 130

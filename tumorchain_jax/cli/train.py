@@ -15,6 +15,7 @@ def add_commands(command: Command) -> None:
     add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
     add("--processes", type=int, metavar="N", help="how many there are")
     add("--process", type=int, metavar="I", help="which this is, from 0")
+    add("--profile", metavar="FIRST:LAST", help="steps to trace, into WORKDIR/profile")
     takes_overrides(train)
 
     experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
@@ -34,6 +35,8 @@ def _train(options: argparse.Namespace) -> int:
     if options.coordinator:
         join(options.coordinator, options.processes, options.process)
     config = read_config(options.config, options.overrides)
+    if options.profile:
+        config.watch.profile = options.profile
     train(config, options.workdir)
     print(f"checkpoint: {options.workdir / 'export'}")
     return 0

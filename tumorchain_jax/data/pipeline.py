@@ -3,6 +3,7 @@
 Shape letters: B scans, T positions of a row, O organs, L ROI slots, D H W.
 """
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from tumorchain_jax.scan.organs import ORGANS
 
 Example = dict[str, np.ndarray]
 PAD_OWNER = -1
+READERS = min(16, os.cpu_count() or 1)
+"""Threads that read; each has a batch in hand."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,19 @@ class ExampleSource:
             raise InputError(
                 folder, "records", "none to train on", "a patient of split.json's train", "add some"
             )
-        self.groups = self._groups(_ablated(record, layout) for record in records)
+        records = [_ablated(record, layout) for record in records]
+        self.rooms = [self._room(record) for record in records]
+        self.groups = self._groups(records)
+
+    def packing(self) -> str:
+        """What it saves to have several records of a scan in one row, in one line."""
+        records, rows, prefix = len(self.rooms), len(self.groups), len(self.prefix)
+        packed, alone = (sum(self.rooms) + prefix * prefixes for prefixes in (rows, records))
+        return (
+            f"{records} records in {rows} rows of {self.layout.length} positions, "
+            f"{packed / (rows * self.layout.length):.0%} used; with a row for each record it would "
+            f"be {alone / packed:.1f} times the tokens and {records / rows:.1f} times the positions"
+        )
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -92,6 +107,11 @@ class ExampleSource:
             "abnormal": scan.abnormal,
         }
 
+    def name(self, index: int) -> str:
+        """Which scan and how many of its records an example is."""
+        group = self.groups[index]
+        return f"scan {group[0].scan} of {group[0].patient} ({len(group)} records)"
+
     def _questions(
         self, record: Record, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
     ) -> list[Interleaved]:
@@ -104,22 +124,24 @@ class ExampleSource:
         shared = len(self.prefix)
         return shared + sum(len(row) - shared for row in questions)
 
-    def _groups(self, records: Iterable[Record]) -> list[list[Record]]:
+    def _groups(self, records: Sequence[Record]) -> list[list[Record]]:
         """The records of each row. To read no scan for it, every ROI counts at its largest."""
-        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi_slots))
         length = self.layout.length
         groups: dict[int, list[list[Record]]] = {}
-        room: dict[int, int] = {}
-        for record in records:
-            alone = self._packed_length(self._questions(record, largest))
-            _check_length(record, alone, length)
-            needed = alone - len(self.prefix)
-            if needed > room.get(record.scan, 0):
+        left: dict[int, int] = {}
+        for record, needed in zip(records, self.rooms, strict=True):
+            _check_length(record, len(self.prefix) + needed, length)
+            if needed > left.get(record.scan, 0):
                 groups.setdefault(record.scan, []).append([])
-                room[record.scan] = length - len(self.prefix)
+                left[record.scan] = length - len(self.prefix)
             groups[record.scan][-1].append(record)
-            room[record.scan] -= needed
+            left[record.scan] -= needed
         return [group for of_scan in groups.values() for group in of_scan]
+
+    def _room(self, record: Record) -> int:
+        """Positions that a record takes behind the prefix, when every ROI is at its largest."""
+        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi_slots))
+        return self._packed_length(self._questions(record, largest)) - len(self.prefix)
 
 
 def _ablated(record: Record, layout: Layout) -> Record:
@@ -187,12 +209,26 @@ def batches(
     Args:
         rows: of each batch, that this process reads; all by default.
     """
-    dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
+    dataset = _in_order(grain.MapDataset.source(source), seed)
     rows = range(batch_size) if rows is None else rows
     picked = grain.MapDataset.source(_Picked(dataset, batch_size, rows))
     # Endless, so without remainder; else grain rounds its length past what an int holds.
     picked = picked.batch(len(rows), drop_remainder=True)
-    return iter(picked[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))
+    # An element is a whole batch: grain's own 500 in advance would be more than memory holds.
+    options = grain.ReadOptions(num_threads=READERS, prefetch_buffer_size=READERS)
+    return iter(picked[first_step:].to_iter_dataset(options))
+
+
+def batch_names(source: ExampleSource, batch_size: int, seed: int, step: int) -> list[str]:
+    """What the batch that step `step` (from 1) reads holds, in its order, for people."""
+    numbers = _in_order(grain.MapDataset.range(len(source)), seed)
+    start = (step - 1) * batch_size
+    return [source.name(int(numbers[start + row])) for row in range(batch_size)]
+
+
+def _in_order(dataset: grain.MapDataset, seed: int) -> grain.MapDataset:
+    """Endless, each epoch in another order. The order depends on the length and the seed alone."""
+    return dataset.seed(seed).shuffle().repeat()
 
 
 class _Picked:

@@ -34,7 +34,7 @@ from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, run
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.scan.organ_cells import coverage, organ_cells
 from tumorchain_jax.scan.organs import DIGESTIVE
-from tumorchain_jax.training.checkpoint import Exported
+from tumorchain_jax.training.exported import Exported
 
 ABOUT_TUMOUR = ("segment_localization", *SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
 PENALTIES = (1.0, 0.1, 0.01, 0.001)

@@ -29,7 +29,7 @@ from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.phantom import Patient, make_patient, paint_lesion
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.training.checkpoint import Exported
+from tumorchain_jax.training.exported import Exported
 
 # A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)

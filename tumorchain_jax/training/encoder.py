@@ -28,10 +28,11 @@ from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import global_batch, on_host
 from tumorchain_jax.path_rules import Rules, flatten, unflatten
-from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 from tumorchain_jax.training.step import Metrics, TrainState
 from tumorchain_jax.training.tags import VALUES, Tags, tag_loss
+from tumorchain_jax.training.throughput import Work
 
 # Alone, a cell has nothing to attend to: what attention adds stays nothing, so that the encoder
 # starts out among its neighbours as it was alone.
@@ -127,16 +128,16 @@ def _learn(
         state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
         return jax.device_put(state, everywhere)
 
-    state = fit(
-        folder,
+    job = Job(
         jax.tree.map(partial(_placed, everywhere), jax.eval_shape(initial)),
         initial,
         jax.jit(update, donate_argnums=0, out_shardings=(everywhere, None)),
         lambda step: map(partial(_batch, rows_of(mesh)), batches_from(step)),
         schedule,
         lesson.steps,
-        config,
+        Work(volumes=lesson.get("scans", 0)),
     )
+    state = fit(folder, job, config)
     return state.frozen | state.trained
 
 

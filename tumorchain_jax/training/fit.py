@@ -2,70 +2,202 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import jax
 import optax
+from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
+from tumorchain_jax.errors import InputError, Stopped
 from tumorchain_jax.parallel.processes import is_first
+from tumorchain_jax.parallel.stop_request import StopRequest
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.metrics import MetricsLog, NoLog
+from tumorchain_jax.training.profile import Profile
 from tumorchain_jax.training.step import Metrics, TrainState
+from tumorchain_jax.training.throughput import Throughput, Values, Work
+from tumorchain_jax.training.watchdog import Watchdog
 
 
-def fit(
-    workdir: Path,
-    abstract: TrainState,
-    initial: Callable[[], TrainState],
-    update: Callable[[TrainState, Any], tuple[TrainState, Metrics]],
-    batches_from: Callable[[int], Iterator[Any]],
-    schedule: optax.Schedule,
-    steps: int,
-    config: ConfigDict,
-) -> TrainState:
-    """Train up to `steps`, from the latest checkpoint in `workdir` if there is one.
+def _nameless(step: int) -> Sequence[str]:
+    return ()
 
-    Args:
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained.
+
+    Attributes:
         abstract: the state's shapes, types and places.
         initial: makes the state where training starts; not called if there is a checkpoint.
         batches_from: the batches after a step, on their devices.
-        config: reads `log_every` and `checkpoint`.
+        steps: up to which it is trained.
+        work: of one step.
+        names_of: what the batch of a step holds, for people.
+        order: what the order of the batches depends on; it must be the same when the run goes on.
+    """
+
+    abstract: TrainState
+    initial: Callable[[], TrainState]
+    update: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+    batches_from: Callable[[int], Iterator[Any]]
+    schedule: optax.Schedule
+    steps: int
+    work: Work
+    names_of: Callable[[int], Sequence[str]] = _nameless
+    order: Mapping[str, int] = field(default_factory=dict)
+
+
+def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
+    """Train up to `job.steps`, from the newest checkpoint in `workdir` if there is one.
+
+    Args:
+        config: reads `log_every`, `checkpoint` and `watch`.
 
     Raises:
-        InputError: the checkpoint is of another configuration.
-        FloatingPointError: the loss is no longer finite.
+        InputError: the checkpoint is of another configuration, or `workdir` cannot be written to.
+        FloatingPointError: a number is no longer finite; no checkpoint holds what came of it.
+        Stopped: it was asked to end, and has saved where it was.
     """
-    workdir.mkdir(parents=True, exist_ok=True)
-    checkpoints = Checkpoints(workdir, config.checkpoint.every, config.checkpoint.keep)
-    state = checkpoints.restore(abstract)
+    profile = Profile(workdir, config.watch.profile)
+    checkpoints = Checkpoints(_folder(workdir), config.checkpoint.keep, job.order)
+    state = checkpoints.restore(job.abstract)
     if state is None:
-        state = initial()
+        state = job.initial()
     first_step = int(state.step)
+    log: MetricsLog | NoLog = NoLog()
     if is_first():
-        part = workdir / ".config.json.part"
-        part.write_text(config.to_json_best_effort(indent=1) + "\n")
-        part.replace(workdir / "config.json")
-    log = MetricsLog(workdir, first_step, steps) if is_first() else NoLog()
-    started = time.monotonic()
+        _write_config(workdir, config)
+        log = MetricsLog(workdir, first_step, job.steps, config.watch.wandb)
+    run = _Run(job, config, checkpoints, log, Watchdog(workdir, config.watch.patience))
+    stop = StopRequest()
     try:
-        stream = batches_from(first_step)
-        for step in range(first_step + 1, steps + 1):
-            batch = next(stream)
-            with jax.transfer_guard("disallow"):
-                state, metrics = update(state, batch)
-            log.advance()
-            if step % config.log_every == 0 or step == steps:
-                values = {name: float(value) for name, value in jax.device_get(metrics).items()}
-                if not math.isfinite(values["loss"]):
-                    raise FloatingPointError(f"step {step}: loss {values['loss']}")
-                values["learning_rate"] = float(schedule(step - 1))
-                values["seconds"] = round(time.monotonic() - started, 2)
-                log.write(step, values)
-            checkpoints.save(step, state, force=step == steps)
+        with stop.listening():
+            stream = job.batches_from(first_step)
+            for step in range(first_step + 1, job.steps + 1):
+                profile.before(step)
+                state = run.step(step, state, stream)
+                profile.after(step, state)
+                asked = stop.heard()
+                run.look(step, state, last=step == job.steps or asked)
+                if asked and step < job.steps:
+                    raise Stopped(f"at step {step} of {job.steps} by a signal; it was saved")
     finally:
-        log.close()
-        checkpoints.close()
+        profile.close()
+        run.close()
     return state
+
+
+def _folder(workdir: Path) -> Path:
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=workdir):
+            return workdir
+    except OSError as error:
+        found = error.strerror or type(error).__name__
+        mend = "name another workdir"
+        raise InputError(workdir, "workdir", found, "a folder to write in", mend) from error
+
+
+def _write_config(workdir: Path, config: ConfigDict) -> None:
+    part = workdir / ".config.json.part"
+    part.write_text(config.to_json_best_effort(indent=1) + "\n")
+    part.replace(workdir / "config.json")
+
+
+class _Run:
+    """What a run keeps between its steps."""
+
+    def __init__(
+        self,
+        job: Job,
+        config: ConfigDict,
+        checkpoints: Checkpoints,
+        log: MetricsLog | NoLog,
+        watchdog: Watchdog,
+    ):
+        self._job, self._config = job, config
+        self._checkpoints, self._log, self._watchdog = checkpoints, log, watchdog
+        self._throughput: Throughput | None = None  # the first step compiles: it is not measured
+        self._started = self._saved = time.monotonic()
+        # Of the steps since numbers were last looked at, on the devices; and of those since the
+        # last checkpoint, what tells the best.
+        self._unseen: list[Metrics] = []
+        self._scores: list[float] = []
+
+    def step(self, step: int, state: TrainState, stream: Iterator[Any]) -> TrainState:
+        self._watchdog.doing(step, "data")
+        throughput = self._throughput or Throughput(self._job.work)
+        with throughput.waiting():
+            batch = next(stream)
+        self._watchdog.doing(step, "step")
+        with jax.transfer_guard("disallow"):
+            state, metrics = self._job.update(state, batch)
+        throughput.step()
+        self._log.advance()
+        self._unseen.append(metrics)
+        return state
+
+    def look(self, step: int, state: TrainState, last: bool) -> None:
+        """Log and save, if it is time for it."""
+        log = step % self._config.log_every == 0 or last
+        save = step % self._config.checkpoint.every == 0 or last
+        if not (log or save or self._throughput is None):
+            return
+        values = self._look_at_numbers(step)
+        if log:
+            values |= {
+                "learning_rate": float(self._job.schedule(step - 1)),
+                "seconds": round(time.monotonic() - self._started, 2),
+            }
+            self._log.write(step, values)
+            save = save or self._is_late()
+        if save:
+            self._watchdog.doing(step, "checkpoint")
+            score = sum(self._scores) / len(self._scores)
+            self._checkpoints.save(step, state, score)
+            self._saved, self._scores = time.monotonic(), []
+
+    def _look_at_numbers(self, step: int) -> Values:
+        """The newest step's, and the rates of all since the last look.
+
+        Raises:
+            FloatingPointError: a step gave a number that is none.
+        """
+        seen = jax.device_get(self._unseen)
+        first = step - len(seen) + 1
+        for number, metrics in enumerate(seen, first):
+            for name, value in metrics.items():
+                if not math.isfinite(value):
+                    of = "; ".join(self._job.names_of(number))
+                    raise FloatingPointError(f"step {number}: {name} {value}; its batch: {of}")
+        self._unseen = []
+        best = self._config.checkpoint.best
+        if best not in seen[-1]:
+            expected = f"one of {', '.join(sorted(seen[-1]))}"
+            raise InputError("config", "checkpoint.best", best, expected, "choose one")
+        sign = 1 if best.endswith("loss") else -1
+        self._scores += [sign * float(metrics[best]) for metrics in seen]
+        values: Values = {name: float(value) for name, value in seen[-1].items()}
+        if self._throughput is None:
+            self._throughput = Throughput(self._job.work)
+            return values
+        return values | self._throughput.read(sum(float(m.get("tokens", 0)) for m in seen))
+
+    def _is_late(self) -> bool:
+        """Whether a checkpoint is due by the clock: the first process's, so that all agree."""
+        minutes = self._config.checkpoint.minutes
+        due = bool(minutes) and time.monotonic() - self._saved > 60 * minutes
+        if minutes and jax.process_count() > 1:
+            due = bool(multihost_utils.broadcast_one_to_all(due))
+        return due
+
+    def close(self) -> None:
+        self._log.close()
+        self._watchdog.close()
+        self._checkpoints.close()

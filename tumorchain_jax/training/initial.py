@@ -17,7 +17,7 @@ from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.tumorchain import TumorChainConfig, init_params
 from tumorchain_jax.path_rules import flatten
-from tumorchain_jax.training.checkpoint import load_exported
+from tumorchain_jax.training.exported import load_exported
 
 TOKENIZER = "tokenizer.json"
 ADAPTER = re.compile(r".*/lora_[ab]")

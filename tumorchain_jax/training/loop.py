@@ -6,13 +6,14 @@ the seed and the step alone, not on how many processes read it.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
 from tumorchain_jax.data.dataset import preprocess_values, read_manifest, write_phantoms
-from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
+from tumorchain_jax.data.pipeline import ExampleSource, Layout, batch_names, batches
 from tumorchain_jax.data.splits import check_split
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.errors import InputError
@@ -27,13 +28,14 @@ from tumorchain_jax.parallel.processes import (
     wait_for_all,
 )
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.checkpoint import check_vocabulary, export
 from tumorchain_jax.training.encoder import pretrain_encoder
-from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.exported import check_vocabulary, export
+from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.initial import loaded_params, place, random_params
 from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.program import training_program
+from tumorchain_jax.training.program import step_flops, training_program
 from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.throughput import Work
 
 
 def train(config: ConfigDict, workdir: Path) -> None:
@@ -42,11 +44,11 @@ def train(config: ConfigDict, workdir: Path) -> None:
     Raises:
         InputError: the configuration is at odds with itself, the devices, the data or the
             checkpoint.
-        FloatingPointError: the loss is no longer finite.
+        FloatingPointError: a number is no longer finite.
+        Stopped: it was asked to end, and has saved where it was.
     """
     mesh = make_mesh(dict(config.mesh))
     program = training_program(config, mesh)
-    workdir.mkdir(parents=True, exist_ok=True)
 
     # ---------------------------------------------------------------- data
     model_config: TumorChainConfig = config.model
@@ -63,6 +65,9 @@ def train(config: ConfigDict, workdir: Path) -> None:
     tokenizer = Tokenizer.load(data)
     check_vocabulary(data, tokenizer, model_config)
     source = ExampleSource(data, layout_of(config))
+    _check_size(data, len(source), config.batch_size)
+    if is_first():
+        print(f"data: {source.packing()}")
     rows = local_rows(rows_of(mesh), config.batch_size)
 
     def batches_from(step: int) -> Iterator[Batch]:
@@ -81,17 +86,19 @@ def train(config: ConfigDict, workdir: Path) -> None:
         return program.start(params | random_params(model_config, config.seed, missing))
 
     # ------------------------------------------------------------------ loop
+    job = Job(
+        program.state,
+        initial,
+        program.step,
+        batches_from,
+        program.schedule,
+        config.steps,
+        Work(config.batch_size, step_flops(config, program)),
+        partial(batch_names, source, config.batch_size, config.seed),
+        {"seed": config.seed, "batch_size": config.batch_size},
+    )
     with on_mesh(mesh):
-        state = fit(
-            workdir,
-            program.state,
-            initial,
-            program.step,
-            batches_from,
-            program.schedule,
-            config.steps,
-            config,
-        )
+        state = fit(workdir, job, config)
 
     # ---------------------------------------------------------------- export
     arrays = {path: on_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
@@ -121,6 +128,12 @@ def layout_of(config: ConfigDict) -> Layout:
         config.cot,
         config.iir,
     )
+
+
+def _check_size(data: Path, rows: int, batch_size: int) -> None:
+    if rows < batch_size:
+        expected = f"at least the {batch_size} of a batch"
+        raise InputError(data, "rows", str(rows), expected, "lower config.batch_size, or add data")
 
 
 def _check_preprocess(data: Path, preprocess: PreprocessConfig) -> None:

@@ -1,11 +1,15 @@
-"""Where a run's numbers go: JSON lines, TensorBoard, and a bar at a terminal."""
+"""Where a run's numbers go: JSON lines, TensorBoard, a bar at a terminal; Weights & Biases."""
 
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
+
+from tumorchain_jax.errors import InputError
 
 
 class MetricsLog:
@@ -13,9 +17,16 @@ class MetricsLog:
 
     Resuming at a step drops the lines from there on, which a stopped run may have written ahead of
     its last checkpoint.
+
+    Args:
+        wandb: the project of Weights & Biases to send them to as well; empty for none.
+
+    Raises:
+        InputError: its package is not here.
     """
 
-    def __init__(self, workdir: Path, first_step: int, last_step: int):
+    def __init__(self, workdir: Path, first_step: int, last_step: int, wandb: str = ""):
+        self._wandb = _wandb_run(wandb, workdir) if wandb else None
         path = workdir / "metrics.jsonl"
         kept = _lines_before(path, first_step)
         part = path.with_name(".metrics.jsonl.part")
@@ -29,11 +40,14 @@ class MetricsLog:
         """Count a step."""
         self._bar.update()
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def write(self, step: int, values: Mapping[str, float | str]) -> None:
         """Log one step's numbers."""
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         for name, value in values.items():
-            self._board.add_scalar(name, value, step)
+            if not isinstance(value, str):
+                self._board.add_scalar(name, value, step)
+        if self._wandb:
+            self._wandb.log(dict(values), step=step)
         self._bar.set_postfix(loss=f"{values['loss']:.3f}")
 
     def close(self) -> None:
@@ -41,6 +55,8 @@ class MetricsLog:
         self._file.close()
         self._board.close()
         self._bar.close()
+        if self._wandb:
+            self._wandb.finish()
 
 
 class NoLog:
@@ -49,7 +65,7 @@ class NoLog:
     def advance(self) -> None:
         """Count nothing."""
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
+    def write(self, step: int, values: Mapping[str, float | str]) -> None:
         """Write nothing."""
 
     def close(self) -> None:
@@ -62,3 +78,15 @@ def _lines_before(path: Path, step: int) -> list[str]:
         return []
     lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [line for line in lines if json.loads(line)["step"] <= step]
+
+
+def _wandb_run(project: str, workdir: Path) -> Any:
+    """A run named after its folder, which goes on when training does."""
+    if find_spec("wandb") is None:
+        mend = "pip install wandb, or leave config.watch.wandb empty"
+        raise InputError("config", "watch.wandb", "no such package here", "wandb", mend)
+    import wandb
+
+    name = workdir.absolute().name
+    config = json.loads((workdir / "config.json").read_text())
+    return wandb.init(project=project, name=name, id=name, resume="allow", config=config)

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.parallel.partition import param_shardings, rows_of, state_shardings
 from tumorchain_jax.path_rules import unflatten
@@ -91,6 +92,12 @@ def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:
         expected = f"a divisor of {rows}, the rows of a batch for each of {devices} devices"
         raise InputError("config", "rows_per_device", str(at_once), expected, "change it")
     return max(1, rows // at_once)
+
+
+def step_flops(config: ConfigDict, program: Program) -> int:
+    """Floating-point operations of a step, see `models/flops.py`."""
+    trained = program.state.trained.keys()
+    return training_flops(config.model, config.batch_size, config.data.length, len(ORGANS), trained)
 
 
 def _sharding(leaf: jax.ShapeDtypeStruct) -> Any:

@@ -69,6 +69,7 @@ def make_step(
             "organ_loss": sums.organ_loss / jnp.maximum(organs, 1),
             "organ_accuracy": sums.organ_hits / jnp.maximum(organs, 1),
             "gradient_norm": optax.tree.norm(gradient),
+            "tokens": jnp.sum(batch.owner >= 0).astype(jnp.float32),  # text and visual
         }
         new_state = state._replace(
             step=state.step + 1,

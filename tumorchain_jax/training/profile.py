@@ -1,0 +1,51 @@
+"""A trace of some steps, for TensorBoard's profiler or Perfetto."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from tumorchain_jax.errors import InputError
+
+FOLDER = "profile"
+
+
+class Profile:
+    """Traces the steps of a range, each process its own devices.
+
+    Args:
+        steps: `FIRST:LAST`, counted from 1; empty for none.
+
+    Raises:
+        InputError: `steps` is no such range.
+    """
+
+    def __init__(self, workdir: Path, steps: str):
+        self._folder = workdir / FOLDER
+        self._first, self._last = _range(steps) if steps else (0, 0)
+        self._tracing = False
+
+    def before(self, step: int) -> None:
+        """Start if it is time."""
+        if step == self._first:
+            jax.profiler.start_trace(str(self._folder))
+            self._tracing = True
+
+    def after(self, step: int, result: Any) -> None:
+        """End if it is time, when `result` has been computed."""
+        if step == self._last:
+            jax.block_until_ready(result)
+            self.close()
+
+    def close(self) -> None:
+        """End, if it has not."""
+        if self._tracing:
+            jax.profiler.stop_trace()
+            self._tracing = False
+
+
+def _range(steps: str) -> tuple[int, int]:
+    first, colon, last = steps.partition(":")
+    if not (colon and first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last)):
+        raise InputError("--profile", "steps", steps, "FIRST:LAST, counted from 1", "as in 10:12")
+    return int(first), int(last)
