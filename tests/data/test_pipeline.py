@@ -16,7 +16,8 @@ from tumorchain_jax.data.pipeline import PAD_OWNER, Example, ExampleSource, Layo
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.qwen2.model import Packing, Qwen2Config, one_sequence
+from tumorchain_jax.models.attention import Packing, one_sequence
+from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.path_rules import unflatten

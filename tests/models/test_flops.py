@@ -5,9 +5,10 @@ from dataclasses import replace
 import jax
 import pytest
 
+from tumorchain_jax.models.attention import one_sequence
 from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2.model import Qwen2Config, one_sequence
+from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import (
     TUMORCHAIN_7B,
     TumorChain,

@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
+from tumorchain_jax.models.attention import Packing, one_sequence
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.qwen2.model import (
-    ATTENTION_CHUNK,
     Decoder,
-    Packing,
     Qwen2Config,
     RMSNorm,
-    cached_attention,
-    causal_attention,
     empty_cache,
-    one_sequence,
     rotate,
     unroll,
 )
@@ -138,16 +134,6 @@ def packed(params: dict, tokens: np.ndarray, packing: Packing) -> np.ndarray:
     return np.asarray(apply({"params": params}, tokens, packing))
 
 
-def test_a_question_sees_the_prefix_and_its_own_past() -> None:
-    mask = Packing(POSITIONS, OWNER).mask()
-    assert mask.shape == (3, 1, 12, 12)
-    owner = OWNER[0].tolist()
-    expected = [[s <= t and owner[s] in (0, owner[t]) for s in range(12)] for t in range(12)]
-    np.testing.assert_array_equal(mask, np.broadcast_to(expected, mask.shape))
-    causal = one_sequence(3, 12).mask()
-    np.testing.assert_array_equal(causal, np.broadcast_to(np.tri(12, dtype=bool), mask.shape))
-
-
 def test_questions_in_one_row_are_as_alone(params: dict) -> None:
     found = packed(params, np.asarray(TOKENS), Packing(POSITIONS, OWNER))
     for question in (1, 2):
@@ -166,18 +152,6 @@ def test_another_question_and_pads_are_not_seen(params: dict) -> None:
     before, after = (packed(params, tokens, packing) for tokens in (np.asarray(TOKENS), changed))
     moved = np.abs(before - after).max((0, 2)) > 0
     assert moved.tolist() == [number in (3, 4, 5, 6, 10, 11) for number in range(12)]
-
-
-def test_attention_in_chunks_is_attention() -> None:
-    """In three chunks, the last one short, under the mask of two questions."""
-    T = 2 * ATTENTION_CHUNK + 7
-    rng = np.random.default_rng(0)
-    q, k, v = (rng.normal(size=(2, T, heads, 6)).astype(np.float32) for heads in (4, 2, 2))
-    owner = jnp.asarray(np.repeat([[0, 1, 2]], [40, 300, T - 340], axis=1).repeat(2, axis=0))
-    mask = one_sequence(2, T)._replace(owner=owner).mask()
-    found = jax.jit(causal_attention)(q, k, v, mask)
-    expected = jax.nn.dot_product_attention(q, k, v, mask=mask)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 LENGTHS = (12, 5, 9)
@@ -295,23 +269,3 @@ def test_wrong_shapes_are_refused() -> None:
             jnp.ones((2, 4), bool),
             method="extend",
         )
-
-
-@pytest.mark.parametrize("used", [1, 5, 6, 7, 31, 37])
-def test_attention_to_the_filled_part_of_a_cache_is_attention_to_all_of_it(used):
-    slots, rng = 37, np.random.default_rng(used)
-    q, k, v = (
-        jnp.asarray(rng.normal(size=(2, n, heads, 8)), jnp.float32)
-        for n, heads in ((3, 4), (slots, 2), (slots, 2))
-    )
-    mask = jnp.asarray(np.arange(slots) < rng.integers(1, used + 1, (2, 1, 3, 1)))
-    mask = mask.at[0, 0, 0].set(jnp.arange(slots) < used)
-    every = jax.nn.dot_product_attention(q, k, v, mask=mask)
-    np.testing.assert_allclose(cached_attention(q, k, v, mask), every, atol=1e-6)
-
-
-def test_what_lies_behind_the_filled_part_of_a_cache_is_not_read():
-    q = k = v = jnp.ones((1, 60, 1, 4))
-    unread = k.at[:, 40:].set(jnp.nan)
-    mask = jnp.broadcast_to(jnp.arange(60) < 20, (1, 1, 60, 60))
-    assert bool(jnp.isfinite(cached_attention(q, unread, v, mask)).all())

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
+from tumorchain_jax.models.attention import Packing
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.projector import Projector, ProjectorConfig, pool_cells
-from tumorchain_jax.models.qwen2.model import Packing, Qwen2Config, empty_cache, unroll
+from tumorchain_jax.models.qwen2.model import Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.tumorchain import (
     NANO,
     TUMORCHAIN_3B,

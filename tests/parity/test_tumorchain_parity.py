@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 
 from tumorchain_jax.convert.command import convert
 from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.models.attention import one_sequence
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.projector import pool_cells
-from tumorchain_jax.models.qwen2.model import Qwen2Config, one_sequence
+from tumorchain_jax.models.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params
 from tumorchain_jax.models.vit3d.model import ViT3DConfig
 from tumorchain_jax.path_rules import unflatten

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tumorchain_jax.models.tumorchain import abstract_params
+from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.training.config import read_config
+from tumorchain_jax.training.optimizer import split_trainable
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -17,3 +20,12 @@ def test_a_configuration_has_the_fields_of_nano_s(name: str) -> None:
         assert config[field].keys() == nano[field].keys(), field
     # An encoder without lessons needs no more than the word that it has none.
     assert config.encoder.alone.steps == config.encoder.whole.steps == 0
+
+
+@pytest.mark.parametrize("size", ["3b", "7b"])
+def test_with_adapters_the_decoder_rests(size: str) -> None:
+    config = read_config(CONFIGS / f"tumorchain_{size}_lora.py", [])
+    trained, frozen = split_trainable(unflatten(abstract_params(config.model)), config.trainable)
+    assert all(path.startswith("decoder/") for path in frozen)
+    assert all("/lora_" in path for path in trained if path.startswith("decoder/"))
+    assert sum("/lora_" in path for path in trained) == 2 * 7  # layers are stacked

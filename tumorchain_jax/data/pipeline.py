@@ -173,7 +173,7 @@ def _check_looks(record: Record, visible: Collection[int]) -> None:
 
 
 def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pad: int) -> Example:
-    """Questions behind the prefix that all of them begin with; see `models/qwen2/model.Packing`."""
+    """Questions behind the prefix that all of them begin with; see `models/attention.Packing`."""
     row = {
         "tokens": np.full(length, pad, np.int32),
         "bank_rows": np.full(length, TEXT, np.int32),

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from tumorchain_jax.models.attention import Kernel, Packing, one_sequence
 from tumorchain_jax.models.linear import LoRA
 from tumorchain_jax.models.organ_classifier import OrganClassifier
 from tumorchain_jax.models.projector import Projector, ProjectorConfig, pool_cells
@@ -27,9 +28,7 @@ from tumorchain_jax.models.qwen2.model import (
     QWEN2_5_3B,
     QWEN2_5_7B,
     Decoder,
-    Packing,
     Qwen2Config,
-    one_sequence,
 )
 from tumorchain_jax.models.remat import Remat
 from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
@@ -122,11 +121,13 @@ class TumorChain(nn.Module):
     Attributes:
         unrolled: the decoder's, for decoding.
         remat: what training keeps of each layer, see `models/remat.py`.
+        kernel: of the decoder's attention in training, see `models/attention.py`.
     """
 
     config: TumorChainConfig
     unrolled: bool = False
     remat: Remat = "none"
+    kernel: Kernel = "xla"
 
     def setup(self) -> None:
         """Declare the parts."""
@@ -135,7 +136,9 @@ class TumorChain(nn.Module):
         self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat)
         self.projector = Projector(config.projector, config.decoder.hidden_size, config.lora, dtype)
         self.organ_classifier = OrganClassifier(dtype)
-        self.decoder = Decoder(config.decoder, config.lora, dtype, self.unrolled, self.remat)
+        self.decoder = Decoder(
+            config.decoder, config.lora, dtype, self.unrolled, self.remat, self.kernel
+        )
 
     def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:
         """A scan -> its bank of visual tokens."""

@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.qwen2.model import Packing
+from tumorchain_jax.models.attention import Packing
 from tumorchain_jax.models.tumorchain import TumorChain, run
 
 

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.attention import KERNELS
 from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.parallel.partition import param_shardings, rows_of, state_shardings
@@ -59,6 +60,9 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
         InputError: the configuration is at odds with itself or with the mesh.
     """
     accumulation = accumulation_on(config, mesh)
+    if config.attention not in KERNELS:
+        expected = ", ".join(KERNELS)
+        raise InputError("config", "attention", config.attention, expected, "name one of them")
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
     optimizer = make_optimizer(
         config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
@@ -66,7 +70,7 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
     state = _abstract_state(config, mesh, optimizer)
     batch = _abstract_batch(config, mesh)
     step = make_step(
-        TumorChain(config.model, remat=config.remat),
+        TumorChain(config.model, remat=config.remat, kernel=config.attention),
         optimizer,
         config.alpha,
         accumulation,

@@ -10,7 +10,6 @@ values, E head size, V vocabulary.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -19,15 +18,16 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
+from tumorchain_jax.models.attention import (
+    Kernel,
+    Packing,
+    attend,
+    cached_attention,
+    one_sequence,
+)
 from tumorchain_jax.models.linear import Linear, LoRA
 from tumorchain_jax.models.logical_axes import constrain, logical
 from tumorchain_jax.models.remat import Remat, rematerialized
-
-ATTENTION_CHUNK, ATTENTION_CHUNKS = 256, 4
-"""Queries of a whole row attend in chunks, to no key behind the last of them. A chunk has at least
-so many, and a row at most so many chunks: each is a program of its own, that must be compiled."""
-CACHE_PARTS = 6
-"""Lengths of a cache that attention is compiled for."""
 
 
 @dataclass(frozen=True)
@@ -102,74 +102,6 @@ def rotate(
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
 
 
-class Packing(NamedTuple):
-    """Which of several questions each position of a row belongs to.
-
-    The questions share a prefix and see nothing of one another, so that each is answered as in a
-    row of its own.
-
-    Attributes:
-        positions: the position each would have in a row of its own.
-        owner: 0 for the prefix, which comes first; another number for each question, one after the
-            other; and one more for the pads at the end.
-    """
-
-    positions: Int[Array, "B T"]
-    owner: Int[Array, "B T"]
-
-    def mask(self) -> Bool[Array, "B 1 T T"]:
-        """Whether a position (row) sees another (column): earlier, its own or the prefix's."""
-        owner = self.owner
-        kin = (owner[:, None, :] == 0) | (owner[:, None, :] == owner[:, :, None])
-        return jnp.tril(kin)[:, None]
-
-
-def one_sequence(batch: int, length: int) -> Packing:
-    """Rows of one sequence each: all of it is prefix."""
-    shape = (batch, length)
-    return Packing(jnp.broadcast_to(jnp.arange(length), shape), jnp.zeros(shape, jnp.int32))
-
-
-def causal_attention(
-    q: Float[Array, "B T H E"],
-    k: Float[Array, "B T G E"],
-    v: Float[Array, "B T G E"],
-    mask: Bool[Array, "B 1 T T"],
-) -> Float[Array, "B T H E"]:
-    """Attention under a mask that hides the future, most of which is not even computed."""
-    chunk = max(ATTENTION_CHUNK, -(-q.shape[1] // ATTENTION_CHUNKS))
-    pieces = []
-    for start in range(0, q.shape[1], chunk):
-        stop = start + chunk
-        past = mask[:, :, start:stop, :stop]
-        pieces.append(
-            jax.nn.dot_product_attention(q[:, start:stop], k[:, :stop], v[:, :stop], mask=past)
-        )
-    return jnp.concatenate(pieces, axis=1)
-
-
-def cached_attention(
-    q: Float[Array, "B T H E"],
-    k: Float[Array, "B S G E"],
-    v: Float[Array, "B S G E"],
-    mask: Bool[Array, "B 1 T S"],
-) -> Float[Array, "B T H E"]:
-    """Attention to a cache that fills from its start: slots beyond the last used are not read.
-
-    Answers are mostly shorter than the cache has room for; of its parts only as many are read as
-    any row has begun. On nano's questions a CPU answers twice as many with it.
-    """
-    slots = k.shape[1]
-    ends = [-(-slots * part // CACHE_PARTS) for part in range(1, CACHE_PARTS + 1)]
-
-    def attend(end: int, q: Array, k: Array, v: Array, mask: Array) -> Array:
-        return jax.nn.dot_product_attention(q, k[:, :end], v[:, :end], mask=mask[..., :end])
-
-    last = jnp.max(jnp.where(mask, jnp.arange(1, slots + 1), 0))
-    part = jnp.searchsorted(jnp.asarray(ends), last)
-    return jax.lax.switch(part, [partial(attend, end) for end in ends], q, k, v, mask)
-
-
 class RMSNorm(nn.Module):
     """Root-mean-square norm: float32 inside, cast back before the weight, as in Qwen2RMSNorm."""
 
@@ -192,6 +124,7 @@ class Attention(nn.Module):
     config: Qwen2Config
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
+    kernel: Kernel = "xla"
 
     @nn.compact
     def __call__(
@@ -222,8 +155,10 @@ class Attention(nn.Module):
             k = cache.k.at[rows, positions].set(k.astype(cache.k.dtype), mode="drop")
             v = cache.v.at[rows, positions].set(v.astype(cache.v.dtype), mode="drop")
             cache = LayerCache(k, v)
-        attention = causal_attention if cache is None else cached_attention
-        y = constrain(attention(q, k, v, mask=mask), "batch", None, "attention_heads", None)
+        seen = (
+            attend(q, k, v, mask, self.kernel) if cache is None else cached_attention(q, k, v, mask)
+        )
+        y = constrain(seen, "batch", None, "attention_heads", None)
         y = y.reshape(B, T, -1)
         out = Linear(K, ("heads", "embed"), False, self.lora, self.dtype, name="o_proj")
         return out(y), cache
@@ -256,6 +191,7 @@ class Block(nn.Module):
     config: Qwen2Config
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
+    kernel: Kernel = "xla"
 
     @nn.compact
     def __call__(
@@ -269,7 +205,8 @@ class Block(nn.Module):
         config, rest = self.config, (self.lora, self.dtype)
         epsilon = config.rms_norm_eps
         y = RMSNorm(epsilon, self.dtype, name="input_layernorm")(x)
-        y, cache = Attention(config, *rest, name="self_attn")(y, positions, mask, cache)
+        attention = Attention(config, *rest, self.kernel, name="self_attn")
+        y, cache = attention(y, positions, mask, cache)
         x = x + y
         y = RMSNorm(epsilon, self.dtype, name="post_attention_layernorm")(x)
         x = x + MLP(config, *rest, name="mlp")(y)
@@ -284,6 +221,7 @@ class Decoder(nn.Module):
         unrolled: layers under `layers_0`, `layers_1`, ... with one cache each, for decoding; else
             stacked under `layers`. `unroll` turns the second tree into the first.
         remat: see `models/remat.py`.
+        kernel: of attention without a cache, see `models/attention.py`.
     """
 
     config: Qwen2Config
@@ -291,6 +229,7 @@ class Decoder(nn.Module):
     dtype: DTypeLike = jnp.float32
     unrolled: bool = False
     remat: Remat = "none"
+    kernel: Kernel = "xla"
 
     def setup(self) -> None:
         """Declare the parts."""
@@ -302,7 +241,8 @@ class Decoder(nn.Module):
             embedding_init=logical(nn.initializers.normal(0.02), "vocab", "embed"),
         )
         if self.unrolled:
-            self.layers: Any = [Block(config, *rest) for _ in range(config.num_hidden_layers)]
+            count = config.num_hidden_layers
+            self.layers: Any = [Block(config, *rest, self.kernel) for _ in range(count)]
         else:
             self.layers = nn.scan(
                 rematerialized(Block, self.remat),
@@ -311,7 +251,7 @@ class Decoder(nn.Module):
                 in_axes=(nn.broadcast, nn.broadcast),
                 length=config.num_hidden_layers,
                 metadata_params={nn.PARTITION_NAME: "layers"},
-            )(config, *rest)
+            )(config, *rest, self.kernel)
         self.norm = RMSNorm(config.rms_norm_eps, self.dtype)
         if not config.tie_word_embeddings:
             self.lm_head = Linear(config.vocab_size, ("embed", "vocab"), False, *rest)

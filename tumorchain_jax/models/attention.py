@@ -1,0 +1,180 @@
+"""Attention: which positions see which, and by which kernel.
+
+Shape letters: B batch, T positions of a row, S cache slots, H heads, G of these for keys and
+values, E head size.
+"""
+
+import math
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tumorchain_jax.errors import InputError
+
+ATTENTION_CHUNK, ATTENTION_CHUNKS = 256, 4
+"""Queries of a whole row attend in chunks, to no key behind the last of them. A chunk has at least
+so many, and a row at most so many chunks: each is a program of its own, that must be compiled."""
+CACHE_PARTS = 6
+"""Lengths of a cache that attention is compiled for."""
+Kernel = Literal["xla", "splash", "cudnn"]
+"""xla: on any device; splash: a TPU's, by Pallas; cudnn: an NVIDIA GPU's, in bfloat16."""
+KERNELS = get_args(Kernel)
+SPLASH_BLOCK = 512
+"""Of queries and of keys, in the TPU's kernel."""
+
+
+class Packing(NamedTuple):
+    """Which of several questions each position of a row belongs to.
+
+    The questions share a prefix and see nothing of one another, so that each is answered as in a
+    row of its own.
+
+    Attributes:
+        positions: the position each would have in a row of its own.
+        owner: 0 for the prefix, which comes first; another number for each question, one after the
+            other; and one more for the pads at the end.
+    """
+
+    positions: Int[Array, "B T"]
+    owner: Int[Array, "B T"]
+
+    def mask(self) -> Bool[Array, "B 1 T T"]:
+        """Whether a position (row) sees another (column): earlier, its own or the prefix's."""
+        owner = self.owner
+        kin = (owner[:, None, :] == 0) | (owner[:, None, :] == owner[:, :, None])
+        return jnp.tril(kin)[:, None]
+
+
+def one_sequence(batch: int, length: int) -> Packing:
+    """Rows of one sequence each: all of it is prefix."""
+    shape = (batch, length)
+    return Packing(jnp.broadcast_to(jnp.arange(length), shape), jnp.zeros(shape, jnp.int32))
+
+
+def attend(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B T G E"],
+    v: Float[Array, "B T G E"],
+    mask: Bool[Array, "B 1 T T"],
+    kernel: Kernel,
+) -> Float[Array, "B T H E"]:
+    """Attention of whole rows to themselves, under a mask that hides the future.
+
+    Raises:
+        InputError: the kernel cannot be had for these shapes.
+    """
+    if kernel == "xla":
+        return causal_attention(q, k, v, mask)
+    if kernel == "cudnn":
+        return jax.nn.dot_product_attention(q, k, v, mask=mask, implementation="cudnn")
+    return _splash_on_mesh(q, k, v, mask)
+
+
+def causal_attention(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B T G E"],
+    v: Float[Array, "B T G E"],
+    mask: Bool[Array, "B 1 T T"],
+) -> Float[Array, "B T H E"]:
+    """XLA's own, of which most of the hidden future is not even computed."""
+    chunk = max(ATTENTION_CHUNK, -(-q.shape[1] // ATTENTION_CHUNKS))
+    pieces = []
+    for start in range(0, q.shape[1], chunk):
+        stop = start + chunk
+        past = mask[:, :, start:stop, :stop]
+        pieces.append(
+            jax.nn.dot_product_attention(q[:, start:stop], k[:, :stop], v[:, :stop], mask=past)
+        )
+    return jnp.concatenate(pieces, axis=1)
+
+
+def _splash_on_mesh(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B T G E"],
+    v: Float[Array, "B T G E"],
+    mask: Bool[Array, "B 1 T T"],
+) -> Float[Array, "B T H E"]:
+    """XLA cannot cut a kernel of ours: each device is told to attend with its rows and heads."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return splash_attention(q, k, v, mask)
+    cut = nn.logical_to_mesh_axes(("batch", None, "attention_heads", None))
+    cuts = [mesh.shape[axis] for axis in cut[2] or ()]
+    if k.shape[2] % math.prod(cuts):
+        expected = f"at most {k.shape[2]} shares of the heads, which divide them"
+        found = f"splash with {math.prod(cuts)}"
+        raise InputError("config", "attention", found, expected, "choose xla, or another mesh")
+    whole = jax.sharding.PartitionSpec(cut[0])
+    return jax.shard_map(
+        splash_attention, in_specs=(cut, cut, cut, whole), out_specs=cut, check_vma=False
+    )(q, k, v, mask)
+
+
+def splash_attention(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B T G E"],
+    v: Float[Array, "B T G E"],
+    mask: Bool[Array, "B 1 T T"],
+    interpret: bool = False,
+) -> Float[Array, "B T H E"]:
+    """The Pallas kernel of JAX; blocks that the mask hides whole are skipped.
+
+    Args:
+        interpret: run it without a TPU, slowly.
+
+    Raises:
+        InputError: T is no multiple of 128.
+    """
+    # A large import, for those alone who have the kernel.
+    from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+    length = q.shape[1]
+    block = math.gcd(length, SPLASH_BLOCK)
+    if block % 128:
+        expected = "a multiple of 128 with attention splash"
+        raise InputError("config", "data.length", str(length), expected, "change it")
+    blocks = splash.BlockSizes(*[block] * 6, use_fused_bwd_kernel=True)
+    scale = q.shape[-1] ** -0.5
+
+    def one_row(
+        q: Float[Array, "H T E"],
+        k: Float[Array, "G T E"],
+        v: Float[Array, "G T E"],
+        mask: Bool[Array, "1 T T"],
+    ) -> Float[Array, "H T E"]:
+        kernel = splash.make_splash_mha_single_device(mask, block_sizes=blocks, interpret=interpret)
+        # JAX asks whether the mask is dynamic, of an array that it made of its own answer.
+        for name in ("fwd_mask_info", "dkv_mask_info"):
+            info = getattr(kernel, name)._replace(is_dynamic_mask=True)
+            setattr(kernel, name, info)
+        return kernel(q, k, v)
+
+    q = (q.astype(jnp.float32) * scale).astype(q.dtype)
+    rows = (jnp.moveaxis(x, 2, 1) for x in (q, k, v))
+    return jnp.moveaxis(jax.vmap(one_row)(*rows, mask), 1, 2)
+
+
+def cached_attention(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B S G E"],
+    v: Float[Array, "B S G E"],
+    mask: Bool[Array, "B 1 T S"],
+) -> Float[Array, "B T H E"]:
+    """Attention to a cache that fills from its start: slots beyond the last used are not read.
+
+    Answers are mostly shorter than the cache has room for; of its parts only as many are read as
+    any row has begun. On nano's questions a CPU answers twice as many with it.
+    """
+    slots = k.shape[1]
+    ends = [-(-slots * part // CACHE_PARTS) for part in range(1, CACHE_PARTS + 1)]
+
+    def attend(end: int, q: Array, k: Array, v: Array, mask: Array) -> Array:
+        return jax.nn.dot_product_attention(q, k[:, :end], v[:, :end], mask=mask[..., :end])
+
+    last = jnp.max(jnp.where(mask, jnp.arange(1, slots + 1), 0))
+    part = jnp.searchsorted(jnp.asarray(ends), last)
+    return jax.lax.switch(part, [partial(attend, end) for end in ends], q, k, v, mask)
