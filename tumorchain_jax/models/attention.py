@@ -19,7 +19,7 @@ ATTENTION_CHUNK, ATTENTION_CHUNKS = 256, 4
 """Queries of a whole row attend in chunks, to no key behind the last of them. A chunk has at least
 so many, and a row at most so many chunks: each is a program of its own, that must be compiled."""
 CACHE_PARTS = 6
-"""Lengths of a cache that attention is compiled for."""
+"""Lengths of a cache that attention is compiled for on a CPU."""
 Kernel = Literal["xla", "splash", "cudnn"]
 """xla: on any device; splash: a TPU's, by Pallas; cudnn: an NVIDIA GPU's, in bfloat16."""
 KERNELS = get_args(Kernel)
@@ -164,17 +164,29 @@ def cached_attention(
     v: Float[Array, "B S G E"],
     mask: Bool[Array, "B 1 T S"],
 ) -> Float[Array, "B T H E"]:
-    """Attention to a cache that fills from its start: slots beyond the last used are not read.
+    """Attention to a cache that fills from its start.
 
-    Answers are mostly shorter than the cache has room for; of its parts only as many are read as
-    any row has begun. On nano's questions a CPU answers twice as many with it.
+    On a CPU slots beyond the last used are not read: answers are mostly shorter than the cache has
+    room for, and on nano's questions it answers twice as many. An accelerator reads its weights
+    for longer than its cache, and its compilers take minutes for each further length.
     """
+    return jax.lax.platform_dependent(
+        q, k, v, mask, cpu=_attention_to_used, default=_attention_to_all
+    )
+
+
+def _attention_to_all(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    return jax.nn.dot_product_attention(q, k, v, mask=mask)
+
+
+def _attention_to_used(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    """Of the cache's parts as many as any row has begun."""
     slots = k.shape[1]
     ends = [-(-slots * part // CACHE_PARTS) for part in range(1, CACHE_PARTS + 1)]
 
-    def attend(end: int, q: Array, k: Array, v: Array, mask: Array) -> Array:
-        return jax.nn.dot_product_attention(q, k[:, :end], v[:, :end], mask=mask[..., :end])
+    def attend_to(end: int, q: Array, k: Array, v: Array, mask: Array) -> Array:
+        return _attention_to_all(q, k[:, :end], v[:, :end], mask[..., :end])
 
     last = jnp.max(jnp.where(mask, jnp.arange(1, slots + 1), 0))
     part = jnp.searchsorted(jnp.asarray(ends), last)
-    return jax.lax.switch(part, [partial(attend, end) for end in ends], q, k, v, mask)
+    return jax.lax.switch(part, [partial(attend_to, end) for end in ends], q, k, v, mask)
