@@ -1,25 +1,17 @@
 """What several subcommands share."""
 
 import argparse
-from typing import Protocol
+from collections.abc import Callable
 
 from tumorchain_jax.errors import InputError
 
 SEEDS = (0, 2**32 - 1)
 
 
-class Command(Protocol):
-    """Makes the parser of a new subcommand."""
-
-    def __call__(self, name: str, run: "Run", summary: str) -> argparse.ArgumentParser:
-        """Declare it; `run` gets the options and returns the exit code."""
-
-
-class Run(Protocol):
-    """Does a subcommand's work."""
-
-    def __call__(self, options: argparse.Namespace) -> int:
-        """Do it."""
+Run = Callable[[argparse.Namespace], int]
+"""Does a subcommand's work, and returns its exit code."""
+Command = Callable[[str, Run, str], argparse.ArgumentParser]
+"""(name, what does its work, summary) -> the parser of a new subcommand."""
 
 
 def takes_overrides(command: argparse.ArgumentParser) -> None:

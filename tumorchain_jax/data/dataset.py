@@ -41,6 +41,7 @@ FORMAT = 3
 """Of what is on disk; 2 had one map of lesions, no parts, traits or split."""
 PARTS = tuple(part for parts in SEGMENTS.values() for part in parts)
 OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait in traits))
+NO_TRAITS = np.full(5, -1, np.int8)
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,42 @@ class ModelScan:
 
 def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
     """Preprocess a digital patient."""
-    prepared = preprocess(patient.ct, config)
+    findings = patient.lesion_map, patient.other_map, _traits(patient)
+    return on_model_grid(patient.ct, patient.labels, abnormal_organs(patient), config, *findings)
 
-    def resample(voxels: np.ndarray) -> np.ndarray:
-        map_ = Volume(voxels, patient.labels.affine, patient.labels.source)
-        return resample_labels(map_, prepared.transform)
 
-    labels = resample(patient.labels.voxels)
+def on_model_grid(
+    ct: Volume,
+    labels: Volume,
+    abnormal: np.ndarray,
+    config: PreprocessConfig,
+    lesions: Volume | None = None,
+    others: Volume | None = None,
+    traits: np.ndarray = NO_TRAITS,
+) -> ModelScan:
+    """Preprocess a CT and its maps, all of one grid.
+
+    Args:
+        ct: HU.
+        labels: TotalSegmentator v2 `total` ids.
+        abnormal, lesions, others, traits: as in `ModelScan`; without a map, all of it is 0.
+    """
+    prepared = preprocess(ct, config)
+
+    def resample(volume: Volume | None) -> np.ndarray:
+        if volume is None:
+            return np.zeros(config.grid, np.uint8)
+        return resample_labels(volume, prepared.transform)
+
+    ids = resample(labels)
     return ModelScan(
         np.round(prepared.image * 255).astype(np.uint8),
-        merge_labels(labels),
-        part_map(Volume(labels, prepared.transform.to_world, patient.labels.source)),
-        resample(patient.lesion_map.voxels),
-        resample(patient.other_map.voxels),
-        _traits(patient),
-        abnormal_organs(patient),
+        merge_labels(ids),
+        part_map(Volume(ids, prepared.transform.to_world, labels.source)),
+        resample(lesions),
+        resample(others),
+        traits,
+        abnormal,
     )
 
 
@@ -107,7 +129,7 @@ def part_map(labels: Volume) -> np.ndarray:
 
 def _traits(patient: Patient) -> np.ndarray:
     if not patient.lesions:
-        return np.full(5, -1, np.int8)
+        return NO_TRAITS
     lesion = patient.lesions[0]
     numbers = (
         list(DIGESTIVE).index(lesion.organ),
@@ -148,7 +170,7 @@ def write_phantoms(
             )
     else:  # before any shard, so that no other run adds its own to them
         folder.mkdir(parents=True, exist_ok=True)
-        _replace(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
+        write_file(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
@@ -181,11 +203,12 @@ def _write_shard(
         of_patient = patient_records(patient, index, visible)
         records += [record.to_json().encode() for record in of_patient]
     # Records last: their presence says that the shard is whole.
-    _write_array_record(folder / f"scans-{names[shard]}", scans)
-    _write_array_record(folder / f"records-{names[shard]}", records)
+    write_array_record(folder / f"scans-{names[shard]}", scans)
+    write_array_record(folder / f"records-{names[shard]}", records)
 
 
-def _write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
+def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
+    """Write an ArrayRecord file: whole, or not at all. Blobs are held one at a time."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     writer = ArrayRecordWriter(str(temporary), "group_size:1")
     for blob in blobs:
@@ -194,7 +217,8 @@ def _write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
     temporary.replace(path)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file: whole, or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)
     temporary.replace(path)

@@ -1,0 +1,200 @@
+"""Scans and records that are handed in -> a data set on disk, resumably.
+
+The scans, in the order of their names, are cut into shards by their number alone: whoever makes
+them, one process or a cluster, and however often it was stopped, the bytes are the same.
+
+    DIR/skipped.jsonl           what was left out and why, one line a scan or record
+    DIR/.prepare/plan.json      which scans DIR is made from, and how
+    DIR/.prepare/SHARD.json     see `data/scan_shards.py`
+
+`dataset.json` is written last of all: a data set that is not whole cannot be trained on.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record, write_file
+from tumorchain_jax.data.scan_list import RecordFile, ScanFiles
+from tumorchain_jax.data.scan_shards import Outcome, cut, is_done, read_outcomes, write_shards
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.splits import SIDES, check_split, write_split
+from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.organs import display_name
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+
+Log = list[dict[str, Any]]
+"""The lines of `skipped.jsonl`."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a data set was made from: `scans` is `written` and `skipped`, `records` is `kept` and
+    `left_out`.
+
+    Attributes:
+        already_done: of `written`, those that an earlier run wrote.
+        cpu_seconds: what this run's scans took of one core.
+    """
+
+    scans: int
+    written: int
+    skipped: int
+    already_done: int
+    records: int
+    kept: int
+    left_out: int
+    cpu_seconds: float
+
+    @property
+    def volumes_per_second_per_core(self) -> float:
+        """0 where nothing was written."""
+        made = self.written - self.already_done
+        return made / self.cpu_seconds if made else 0.0
+
+
+def prepare(
+    folder: Path,
+    scans: Sequence[ScanFiles],
+    records: RecordFile,
+    split: Mapping[str, Iterable[str]],
+    tokenizer: Tokenizer,
+    config: PreprocessConfig,
+    workers: Executor,
+) -> Prepared:
+    """Write a data set as `data/dataset.py` has it. A scan that cannot be used is left out with
+    its records, and so is a record that looks at an organ which its scan does not show.
+
+    Shards that are there are kept, unless a file of their scans has changed since.
+
+    Args:
+        scans: in the order of their names.
+        split: every patient on one of the `SIDES`, as from `read_split`.
+        workers: all of them, and this process, see the same files under the same paths.
+
+    Raises:
+        InputError: the folder holds something else, the split lacks a patient or does not keep
+            patients apart, or there is no scan or no record that can be used.
+    """
+    _check_patients(records, split)
+    shards = cut(scans)
+    _claim(folder, _plan(scans, config))
+    done = [name for name, part in shards.items() if is_done(folder, name, part)]
+    todo = {name: part for name, part in shards.items() if name not in done}
+    cpu_seconds = write_shards(folder, todo, config, workers)
+    outcomes = [outcome for name in shards for outcome in read_outcomes(folder, name)]
+    written = [outcome.name for outcome in outcomes if outcome.error is None]
+    earlier = {scan.name for name in done for scan in shards[name]}
+    log: Log = []
+    kept = _write_records(folder, records, outcomes, log)
+    lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in log)
+    write_file(folder / "skipped.jsonl", lines.encode())
+    if not kept:
+        mend = f"see {folder / 'skipped.jsonl'}"
+        raise InputError(records.path, "records", "none of a sound scan", "one or more", mend)
+    tokenizer.save(folder)
+    write_split(folder, {side: sorted(split[side]) for side in SIDES})
+    check_split(folder)
+    manifest = {
+        "format": FORMAT,
+        "source": "scans and records as they were handed in",
+        "count": len(written),
+        "records": kept,
+        "preprocess": preprocess_values(config),
+    }
+    write_file(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
+    return Prepared(
+        scans=len(scans),
+        written=len(written),
+        skipped=len(outcomes) - len(written),
+        already_done=len(earlier.intersection(written)),
+        records=sum(records.count(scan.name) for scan in scans),
+        kept=kept,
+        left_out=sum(line["records"] for line in log),
+        cpu_seconds=cpu_seconds,
+    )
+
+
+def _check_patients(records: RecordFile, split: Mapping[str, Iterable[str]]) -> None:
+    known = {name for side in SIDES for name in split[side]}
+    for name in sorted(set(records.patients.values()) - known):
+        mend = "add the patient to one of them"
+        found, expected = f"{name} in neither list", "each patient in one"
+        raise InputError("split.json", "split", found, expected, mend)
+
+
+def _plan(scans: Sequence[ScanFiles], config: PreprocessConfig) -> dict[str, Any]:
+    names = json.dumps([scan.name for scan in scans])
+    return {
+        "format": FORMAT,
+        "preprocess": preprocess_values(config),
+        "scans": len(scans),
+        "names_sha256": hashlib.sha256(names.encode()).hexdigest(),
+    }
+
+
+def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Make the folder this plan's own, and a data set that is not whole."""
+    path, mend = folder / ".prepare" / "plan.json", "name another folder"
+    if path.is_file():
+        found = json.loads(path.read_bytes())
+        if found != plan:
+            expected = "the same scans, prepared in the same way"
+            raise InputError(folder, "output", f"a data set of {found}", expected, mend)
+    elif folder.is_dir() and {each.name for each in folder.iterdir()} - {".prepare"}:
+        expected = "a new one, or one that `prepare` has begun"
+        raise InputError(folder, "output", "a folder of something else", expected, mend)
+    else:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found, expected = str(error.strerror), "a folder to write to"
+            raise InputError(folder, "output", found, expected, mend) from error
+        write_file(path, json.dumps(plan, indent=1).encode())
+    (folder / "dataset.json").unlink(missing_ok=True)
+    for place in (folder, path.parent):
+        for half_written in place.glob(".*.[0-9]*"):
+            half_written.unlink()
+
+
+def _write_records(folder: Path, records: RecordFile, outcomes: Iterable[Outcome], log: Log) -> int:
+    """Those that can be used, in one shard; what cannot goes to the log. Returns how many."""
+    kept = 0
+
+    def blobs() -> Iterator[bytes]:
+        nonlocal kept
+        for record in _usable(records, outcomes, log):
+            kept += 1
+            yield record.to_json().encode()
+
+    write_array_record(folder / "records-00000-of-00001.arrayrecord", blobs())
+    return kept
+
+
+def _usable(records: RecordFile, outcomes: Iterable[Outcome], log: Log) -> Iterator[Record]:
+    number = 0
+    for outcome in outcomes:
+        if outcome.error is not None:
+            left_out = records.count(outcome.name)
+            log.append({"scan": outcome.name, "records": left_out, **outcome.error})
+            continue
+        for where, record in records.of_scan(outcome.name, number):
+            looked_at = {organ for target in record.rounds for organ in target.look_at}
+            hidden = sorted(looked_at - set(outcome.visible))
+            if hidden:
+                error = _hidden(where, hidden)
+                log.append({"scan": outcome.name, "records": 1, **vars(error)})
+            else:
+                yield record
+        number += 1
+
+
+def _hidden(where: str, organs: Iterable[int]) -> InputError:
+    found = f"{', '.join(display_name(organ) for organ in organs)} without a voxel"
+    expected = "organs that the label map shows on the model's grid"
+    return InputError(where, "look_at", found, expected, "mend the record or the label map")

@@ -1,0 +1,139 @@
+"""The shards of a data set that is prepared: which scans each holds, and how one is written.
+
+DIR/SHARD                  its scans, as `data/dataset.py` has them
+DIR/.prepare/SHARD.json    what became of each; written after the shard
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record, write_file
+from tumorchain_jax.data.scan_list import ScanFiles
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.scan.read import read_ct, read_labels
+
+MOST_SHARDS = 512
+"""Training keeps all shards open; a worker that is stopped has one to do again."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a scan.
+
+    Attributes:
+        name, fingerprint: see `ScanFiles`.
+        visible: merged labels that the model's grid shows.
+        error: what the `InputError` says by which it was skipped; None if it was written.
+    """
+
+    name: str
+    fingerprint: str
+    visible: Sequence[int] = ()
+    error: Mapping[str, str] | None = None
+
+
+def cut(scans: Sequence[ScanFiles]) -> dict[str, Sequence[ScanFiles]]:
+    """File name of each shard and the scans in it."""
+    size = -(-len(scans) // MOST_SHARDS)
+    parts = [scans[start : start + size] for start in range(0, len(scans), size)]
+    ending = f"of-{len(parts):05d}.arrayrecord"
+    return {f"scans-{number:05d}-{ending}": part for number, part in enumerate(parts)}
+
+
+def _outcomes_path(folder: Path, shard: str) -> Path:
+    return folder / ".prepare" / f"{shard}.json"
+
+
+def read_outcomes(folder: Path, shard: str) -> list[Outcome]:
+    """What became of the scans of a shard that is done."""
+    return [Outcome(**values) for values in json.loads(_outcomes_path(folder, shard).read_bytes())]
+
+
+def is_done(folder: Path, shard: str, scans: Sequence[ScanFiles]) -> bool:
+    """Whether the shard is there, from these very files."""
+    if not (_outcomes_path(folder, shard).is_file() and (folder / shard).is_file()):
+        return False
+    found = [outcome.fingerprint for outcome in read_outcomes(folder, shard)]
+    return found == [scan.fingerprint() for scan in scans]
+
+
+def write_shards(
+    folder: Path,
+    shards: Mapping[str, Sequence[ScanFiles]],
+    config: PreprocessConfig,
+    workers: Executor,
+) -> float:
+    """Have them written; returns the seconds of one core that it took."""
+    here, count = folder.absolute(), len(shards)
+    tasks = workers.map(write_shard, [here] * count, shards, shards.values(), [config] * count)
+    total, cpu_seconds = sum(map(len, shards.values())), 0.0
+    with tqdm(desc="scans", total=total, disable=None) as bar:
+        for shard, seconds in zip(shards, tasks, strict=True):
+            if not _outcomes_path(folder, shard).is_file():
+                expected, mend = "a folder that all workers share", "put it on shared storage"
+                raise InputError(folder, "output", "no trace of a worker", expected, mend)
+            cpu_seconds += seconds
+            outcomes = read_outcomes(folder, shard)
+            bar.update(len(outcomes))
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    line = f"tumorchain: skipped: {outcome.name}: {InputError(**outcome.error)}"
+                    tqdm.write(line, file=sys.stderr)
+    return cpu_seconds
+
+
+def write_shard(
+    folder: Path, shard: str, scans: Sequence[ScanFiles], config: PreprocessConfig
+) -> float:
+    """Write the scans that can be read, one at a time in memory, then what became of each.
+
+    Returns:
+        Seconds of one core.
+    """
+    start = time.process_time()
+    outcomes: list[Outcome] = []
+    write_array_record(folder / shard, _blobs(scans, config, outcomes))
+    content = json.dumps([asdict(outcome) for outcome in outcomes])
+    write_file(_outcomes_path(folder, shard), content.encode())
+    return time.process_time() - start
+
+
+def _blobs(
+    scans: Iterable[ScanFiles], config: PreprocessConfig, outcomes: list[Outcome]
+) -> Iterator[bytes]:
+    for scan in scans:
+        fingerprint = scan.fingerprint()
+        try:
+            made = read_scan(scan, config)
+        except InputError as error:
+            outcomes.append(Outcome(scan.name, fingerprint, error=dict(vars(error))))
+            continue
+        except Exception as error:  # a fault of the machine or of ours: which scan was it?
+            raise RuntimeError(f"{scan.name}: {type(error).__name__}: {error}") from error
+        visible = np.unique(made.labels[made.labels > 0]).tolist()
+        outcomes.append(Outcome(scan.name, fingerprint, visible))
+        yield made.to_bytes()
+
+
+def read_scan(scan: ScanFiles, config: PreprocessConfig) -> ModelScan:
+    """A scan on the model's grid.
+
+    Raises:
+        InputError: one of its files cannot be read, or its maps are not on the CT's grid.
+    """
+    ct = read_ct(scan.ct)
+    labels = read_labels(scan.labels, ct)
+    lesions = read_labels(scan.lesions, ct) if scan.lesions else None
+    abnormal = np.full(len(ORGANS), -1, np.int8)
+    abnormal[list(scan.abnormal)] = list(scan.abnormal.values())
+    return on_model_grid(ct, labels, abnormal, config, lesions)
