@@ -1,11 +1,12 @@
-"""A run that is killed again and again, against one that was left alone.
+"""A run that is stopped again and again, against one that was left alone.
 
-    python tests/training/survival.py FOLDER KILLS [SEED]
+    python tests/training/survival.py FOLDER SIGKILL|SIGTERM TIMES [SEED]
 
-trains a tiny model in FOLDER/whole, and in FOLDER/killed, where the process dies by SIGKILL at
-KILLS random moments; it saves after every step, so that many fall into a save. Says where each
-died, and whether losses and weights are the same bit for bit. As `survival.py train FOLDER` it is
-the process that dies; several of them with PROCESS=HOST:PORT,N,I in the environment are one run.
+trains a tiny model in FOLDER/whole, and in FOLDER/SIGKILL, where the process gets that signal at so
+many random moments; it saves after every step, so that many fall into a save. Says where each
+ended, and whether losses and weights are the same bit for bit. As `survival.py train FOLDER` it is
+the process that is stopped; several of them with PROCESS=HOST:PORT,N,I in the environment are one
+run. MESH, in JSON, has the sizes of the mesh.
 """
 
 import json
@@ -38,6 +39,7 @@ def train_tiny(folder: Path) -> int:
         address, count, index = word.split(",")
         join(address, int(count), int(index))
     config = runpy.run_path(str(NANO))["get_config"]()
+    mesh = {"data": -1, "fsdp": 1} | json.loads(os.environ.get("MESH", "{}"))
     config.update_from_flattened_dict(
         {
             "model": TumorChainConfig(
@@ -51,8 +53,7 @@ def train_tiny(folder: Path) -> int:
             "data.length": 800,
             "encoder.alone.steps": 0,
             "encoder.whole.steps": 0,
-            "mesh.data": -1,
-            "mesh.fsdp": 1,
+            **{f"mesh.{axis}": size for axis, size in mesh.items()},
             "steps": STEPS,
             "batch_size": 2,
             "log_every": 1,
@@ -110,28 +111,28 @@ def wait_for_step(folder: Path, step: int, process: subprocess.Popen[str]) -> No
         time.sleep(0.01)
 
 
-def survive(folder: Path, kills: int, seed: int) -> bool:
-    """Whether a run that is killed so often ends as one that is not."""
+def survive(folder: Path, name: str, times: int, seed: int) -> bool:
+    """Whether a run that gets a signal so often ends as one that does not."""
     rng = random.Random(seed)
     if not (folder / "whole" / "export").exists():
         finish(start(folder / "whole"))
-    killed = folder / "killed"
-    for kill in range(kills):
-        process = start(killed)
+    run = folder / name
+    for number in range(times):
+        process = start(run)
         # Steps take a few hundredths of a second: a random step, and a random moment of it.
-        wait_for_step(killed, 1 + kill * STEPS // kills + rng.randrange(2), process)
+        wait_for_step(run, 1 + number * STEPS // times + rng.randrange(2), process)
         time.sleep(rng.uniform(0, 0.15))
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(signal.Signals[name])
         process.communicate()
-        saved = [path.name for path in (killed / "checkpoints").glob("*")]
-        died = "in a save" if any("tmp" in name for name in saved) else "between saves"
-        print(f"kill {kill + 1}: after step {logged_steps(killed)}, {died}", flush=True)
-    finish(start(killed))
-    same = logged(killed) == logged(folder / "whole")
-    return same and weights(killed) == weights(folder / "whole")
+        saved = [path.name for path in (run / "checkpoints").glob("*")]
+        where = "in a save" if any("tmp" in name for name in saved) else "between saves"
+        code = process.returncode
+        print(f"{name} {number + 1}: step {last_step(run)}, {where}, exit {code}", flush=True)
+    finish(start(run))
+    return logged(run) == logged(folder / "whole") and weights(run) == weights(folder / "whole")
 
 
-def logged_steps(folder: Path) -> int:
+def last_step(folder: Path) -> int:
     """The last step of which a whole line is there."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")
     return json.loads(lines[-2])["step"] if len(lines) > 1 else 0
@@ -140,6 +141,6 @@ def logged_steps(folder: Path) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "train":
         sys.exit(train_tiny(Path(sys.argv[2])))
-    same = survive(Path(sys.argv[1]), int(sys.argv[2]), int((*sys.argv, "0")[3]))
+    same = survive(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int((*sys.argv, "0")[4]))
     print("the same bit for bit" if same else "NOT THE SAME")
     sys.exit(not same)

@@ -1,5 +1,6 @@
 """Runs of real processes that are stopped, one way or another."""
 
+import json
 import runpy
 import signal
 import socket
@@ -21,13 +22,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_that_is_killed_twice_ends_as_one_that_is_not(folder: Path) -> None:
-    assert SURVIVAL.survive(folder, kills=2, seed=3)
+    assert SURVIVAL.survive(folder, "SIGKILL", times=2, seed=3)
 
 
-def test_one_process_goes_on_as_two_and_two_as_one(folder: Path) -> None:
+def test_one_process_of_four_devices_goes_on_as_two_and_two_as_one(folder: Path) -> None:
     """A signal to one of two processes ends both, after the same step."""
     run = folder / "stopped"
-    alone = start(run)
+    mesh = json.dumps({"fsdp": 2, "sequence": 2})
+    alone = start(run, MESH=mesh, JAX_NUM_CPU_DEVICES="4")
     SURVIVAL.wait_for_step(run, 5, alone)
     alone.send_signal(signal.SIGTERM)
     assert "stopped at step" in finish(alone)

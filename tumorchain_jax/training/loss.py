@@ -82,14 +82,19 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
         logits = run(model, params, rows[0], method="logits")
         return _cross_entropy(logits, *rows[1:])
 
-    # Each position speaks of the next; the last of a row, of none.
-    labels, is_target = (jnp.roll(x, -1, axis=1) for x in (batch.tokens, batch.is_target))
-    rows = hidden, labels, is_target.at[:, -1].set(False)
+    # Each position speaks of the next; the last of a row, of none. To roll and then to clear the
+    # last is cut wrongly by XLA of jaxlib 0.10.2, where a device has part of one row.
+    rows = hidden, _next(batch.tokens), _next(batch.is_target)
     token_loss, token_hits, tokens = _sum_in_parts(token_sums, rows, parts)
     organ_loss, organ_hits, organs = _cross_entropy(
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
     )
     return Sums(token_loss, token_hits, tokens, organ_loss, organ_hits, organs)
+
+
+def _next(x: Num[Array, "B T"] | Bool[Array, "B T"]) -> Num[Array, "B T"] | Bool[Array, "B T"]:
+    """What stands at the next position; behind the last, 0 or False."""
+    return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
 
 
 def _sum_in_parts(
