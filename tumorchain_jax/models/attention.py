@@ -6,7 +6,7 @@ values, E head size.
 
 import math
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -102,7 +102,7 @@ def _splash_on_mesh(
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return splash_attention(q, k, v, mask)
-    cut = nn.logical_to_mesh_axes(("batch", None, "attention_heads", None))
+    cut: Any = nn.logical_to_mesh_axes(("batch", None, "attention_heads", None))
     cuts = [mesh.shape[axis] for axis in cut[2] or ()]
     if k.shape[2] % math.prod(cuts):
         expected = f"at most {k.shape[2]} shares of the heads, which divide them"
@@ -137,7 +137,8 @@ def splash_attention(
     if block % 128:
         expected = "a multiple of 128 with attention splash"
         raise InputError("config", "data.length", str(length), expected, "change it")
-    blocks = splash.BlockSizes(*[block] * 6, use_fused_bwd_kernel=True)
+    sizes: Any = dict.fromkeys(("block_q", "block_kv", "block_q_dkv", "block_kv_dkv"), block)
+    blocks = splash.BlockSizes(**sizes, use_fused_bwd_kernel=True)
     scale = q.shape[-1] ** -0.5
 
     def one_row(
@@ -154,8 +155,8 @@ def splash_attention(
         return kernel(q, k, v)
 
     q = (q.astype(jnp.float32) * scale).astype(q.dtype)
-    rows = (jnp.moveaxis(x, 2, 1) for x in (q, k, v))
-    return jnp.moveaxis(jax.vmap(one_row)(*rows, mask), 1, 2)
+    q, k, v = (jnp.moveaxis(x, 2, 1) for x in (q, k, v))
+    return jnp.moveaxis(jax.vmap(one_row)(q, k, v, mask), 1, 2)
 
 
 def cached_attention(
