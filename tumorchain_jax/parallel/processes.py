@@ -8,7 +8,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.parallel.rendezvous import find_place, meet
 
 TIMEOUT = 300
 """Seconds to wait for the other processes at the start."""
@@ -23,18 +23,14 @@ def join(address: str, count: int | None = None, index: int | None = None) -> No
         count, index: how many processes there are, and which this is.
 
     Raises:
-        InputError: not all were there in time.
+        InputError: not all were there in time; JAX itself would end the process.
     """
-    if address == "auto":
-        found: dict[str, Any] = {}
-    else:
-        found = {"coordinator_address": address, "num_processes": count, "process_id": index}
-    try:
-        jax.distributed.initialize(**found, initialization_timeout=TIMEOUT)
-    except (RuntimeError, ValueError) as error:
-        line = " ".join(str(error).split())[:200]
-        mend = "check that every process was started and that the port is open"
-        raise InputError(address, "coordinator", line, "all processes", mend) from error
+    place = find_place(address, count, index, TIMEOUT)
+    with meet(place, TIMEOUT):
+        pass
+    jax.distributed.initialize(
+        place.address, place.count, place.index, initialization_timeout=TIMEOUT
+    )
 
 
 def is_first() -> bool:

@@ -1,0 +1,39 @@
+"""`preflight`."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from tumorchain_jax.cli.options import Command, takes_overrides
+
+
+def add_commands(command: Command) -> None:
+    """Look at every host before a training starts."""
+    preflight = command("preflight", _preflight, "Is every host ready for a training?")
+    add = preflight.add_argument
+    add("--config", type=Path, required=True, help="a configs/*.py file")
+    add("--workdir", type=Path, required=True)
+    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
+    add("--processes", type=int, metavar="N", help="how many there are")
+    add("--process", type=int, metavar="I", help="which this is, from 0")
+    add("--json", action="store_true", help="checks and hosts as JSON")
+    takes_overrides(preflight)
+
+
+def _preflight(options: argparse.Namespace) -> int:
+    from tumorchain_jax.parallel.preflight import preflight, text
+    from tumorchain_jax.parallel.processes import TIMEOUT
+    from tumorchain_jax.parallel.rendezvous import ALONE, find_place
+    from tumorchain_jax.training.config import read_config
+
+    config = read_config(options.config, options.overrides)
+    place = ALONE
+    if options.coordinator:
+        words = options.coordinator, options.processes, options.process
+        place = find_place(*words, TIMEOUT)
+    found = preflight(config, options.workdir, place)
+    if place.index == 0:
+        values = asdict(found) | {"ok": found.ok}
+        print(json.dumps(values) if options.json else text(found))
+    return 0 if found.ok else 2

@@ -1,0 +1,194 @@
+"""All processes meet at one address, before JAX is asked for anything.
+
+JAX aborts a process when another does not come; here every process is told which one that is. The
+first process listens; in each round every process sends it a line, and gets the lines of all back.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from typing import Any
+
+from jax._src.clusters import ClusterEnv
+
+from tumorchain_jax.errors import InputError
+
+TellAll = Callable[[str, Any], list[Any]]
+"""(what it is called, a process's own value) -> the values of all, by process."""
+GRACE = 30
+"""Seconds that a process waits longer than the first, which knows who is missing."""
+ANSWER = 5
+"""Seconds in which a process that is there answers."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process among several.
+
+    Attributes:
+        address: `HOST:PORT` of the first.
+        count, index: how many there are, and which this is.
+    """
+
+    address: str
+    count: int
+    index: int
+
+
+ALONE = Place("", 1, 0)
+
+
+def find_place(address: str, count: int | None, index: int | None, timeout: int) -> Place:
+    """What was said, or for `auto` what a TPU pod, Slurm or Kubernetes says.
+
+    Raises:
+        InputError: it is not said by any.
+    """
+    if address == "auto":
+        address, count, index = _ask_scheduler(timeout)
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError("command line", "--coordinator", address, "HOST:PORT or auto", "change it")
+    if count is None or index is None or not 0 <= index < count:
+        expected = "--processes N and --process I, from 0 to N - 1"
+        which = f"{index} of {count}"
+        raise InputError("command line", "--process", which, expected, "change them")
+    return Place(address, count, index)
+
+
+def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
+    # As `jax.distributed.initialize` does it, which has no public name.
+    ask = ClusterEnv.auto_detect_unset_distributed_params
+    said = "none"
+    try:
+        address, count, index, _ = ask(None, None, None, None, None, timeout)
+    except (OSError, RuntimeError, ValueError) as error:
+        address, said = None, " ".join(str(error).split())[:200]
+    if address is None:
+        mend = "start it by one of these, or name HOST:PORT"
+        raise InputError("auto", "--coordinator", said, "Slurm, a TPU pod or a JobSet", mend)
+    return address, count, index
+
+
+@contextmanager
+def meet(place: Place, timeout: int) -> Iterator[TellAll]:
+    """Wait for all processes; then what each tells, all know.
+
+    The port is free again once all are here; rounds go on by the connections that were made.
+
+    Raises:
+        InputError: some did not come, or told nothing, within `timeout` seconds. Every process
+            that is here gets it, with their numbers.
+    """
+    if place.count == 1:
+        yield lambda name, value: [value]
+        return
+    with ExitStack() as stack:
+        if place.index:
+            yield _joined(place, timeout, stack)
+        else:
+            yield _gathered(place, timeout, stack)
+
+
+def _joined(place: Place, timeout: int, stack: ExitStack) -> TellAll:
+    first = stack.enter_context(closing(_connect(place, timeout)))
+    first.settimeout(timeout + GRACE)
+    file = stack.enter_context(first.makefile("rw", encoding="utf-8"))
+
+    def tell_all(name: str, value: Any) -> list[Any]:
+        try:
+            _send(file, value)
+            told = json.loads(file.readline())
+        except (OSError, ValueError) as error:
+            found, mend = f"nothing of process 0 about {name}", "look at what it said on its host"
+            raise InputError(place.address, "processes", found, "its word", mend) from error
+        if isinstance(told, str):
+            raise _missing(place, told)
+        return list(told)
+
+    _send(file, place.index)
+    tell_all("being here", None)
+    return tell_all
+
+
+def _connect(place: Place, timeout: int) -> socket.socket:
+    host, _, port = place.address.rpartition(":")
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return socket.create_connection((host.strip("[]"), int(port)), ANSWER)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                found = error.strerror or str(error)
+                expected = f"process 0 within {timeout} s"
+                mend = "check that it was started, the host's name, and that the port is open"
+                raise InputError(place.address, "coordinator", found, expected, mend) from error
+        time.sleep(0.5)
+
+
+def _gathered(place: Place, timeout: int, stack: ExitStack) -> TellAll:
+    files = _accept(place, timeout, stack)
+
+    def tell_all(name: str, value: Any) -> list[Any]:
+        told = {0: value}
+        deadline = time.monotonic() + timeout
+        for index, (connection, file) in files.items():
+            connection.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                told[index] = json.loads(file.readline())
+            except (OSError, ValueError):
+                continue
+        missing = [index for index in range(place.count) if index not in told]
+        which = f"nothing of process {', '.join(map(str, missing))} about {name}"
+        for connection, file in files.values():
+            connection.settimeout(GRACE)
+            try:
+                _send(file, which if missing else [told[index] for index in range(place.count)])
+            except OSError:
+                continue  # the next round, or its end, will tell
+        if missing:
+            raise _missing(place, which)
+        return [told[index] for index in range(place.count)]
+
+    tell_all("being here", None)
+    return tell_all
+
+
+def _accept(
+    place: Place, timeout: int, stack: ExitStack
+) -> dict[int, tuple[socket.socket, TextIOWrapper]]:
+    port = int(place.address.rpartition(":")[2])
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    try:
+        server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
+    except OSError as error:
+        found, mend = error.strerror or str(error), "choose another, or end what uses it"
+        raise InputError(place.address, "coordinator", found, "a free port", mend) from error
+    files: dict[int, tuple[socket.socket, TextIOWrapper]] = {}
+    deadline = time.monotonic() + timeout
+    with server:
+        while len(files) < place.count - 1 and time.monotonic() < deadline:
+            server.settimeout(max(0.1, deadline - time.monotonic()))
+            try:
+                connection = stack.enter_context(closing(server.accept()[0]))
+                connection.settimeout(ANSWER)
+                file = stack.enter_context(connection.makefile("rw", encoding="utf-8"))
+                files[int(file.readline())] = connection, file
+            except (OSError, ValueError):
+                continue  # no one came, or a stranger
+    return files
+
+
+def _send(file: TextIOWrapper, value: Any) -> None:
+    file.write(json.dumps(value) + "\n")
+    file.flush()
+
+
+def _missing(place: Place, which: str) -> InputError:
+    expected, mend = f"all {place.count} processes", "see whether it was started and what it said"
+    return InputError(place.address, "processes", which, expected, mend)
