@@ -38,15 +38,25 @@ def random_decoder(config: Qwen2Config) -> dict[str, Any]:
     )
 
 
+def require(*packages: str) -> None:
+    """Refuse to go on without the peer.
+
+    Raises:
+        InputError: one of its packages is not here.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            expected, mend = f"{package}, to compare with", "install tumorchain-jax[parity]"
+            raise InputError("bench", package, "no such package here", expected, mend)
+
+
 def transformers_model(config: Qwen2Config, params: dict[str, Any]) -> Any:
     """The same model in transformers, float32, on as many threads as there are cores.
 
     Raises:
         InputError: PyTorch is not here.
     """
-    if find_spec("torch") is None:
-        expected, mend = "PyTorch, to compare with", "install tumorchain-jax[parity]"
-        raise InputError("bench", "torch", "no such package here", expected, mend)
+    require("torch")
     import torch
     import transformers
 

@@ -16,8 +16,9 @@ def add_commands(command: Command) -> None:
     bench = command("bench", _bench, "Where the time goes on this machine")
     bench.add_argument(
         "what",
-        choices=["data", "step", "decode", "loop", "convert"],
-        help="phantoms; a training step; reading and writing, and the reasoning loop, at the size "
+        choices=["data", "step", "train", "input", "decode", "loop", "convert"],
+        help="phantoms; a training step; training of 100M parameters beside PyTorch; reading and "
+        "preparing scans beside MONAI; reading and writing, and the reasoning loop, at the size "
         "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp",
     )
     bench.add_argument("--config", type=Path, help="of the step")
@@ -47,13 +48,17 @@ def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.convert import bench_convert
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.decode import bench_decode
+    from tumorchain_jax.bench.input import bench_input
     from tumorchain_jax.bench.loop import bench_loop
     from tumorchain_jax.bench.step import bench_step
     from tumorchain_jax.bench.timing import table
+    from tumorchain_jax.bench.train import bench_train
     from tumorchain_jax.training.config import read_config
 
     others: dict[str, Any] = {
         "data": bench_data,
+        "train": bench_train,
+        "input": bench_input,
         "decode": bench_decode,
         "loop": bench_loop,
         "convert": bench_convert,

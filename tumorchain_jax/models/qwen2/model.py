@@ -25,6 +25,7 @@ from tumorchain_jax.models.attention import (
     cached_attention,
     one_sequence,
 )
+from tumorchain_jax.models.embedding import look_up
 from tumorchain_jax.models.linear import Linear, LoRA
 from tumorchain_jax.models.logical_axes import constrain, logical
 from tumorchain_jax.models.remat import Remat, rematerialized
@@ -258,10 +259,10 @@ class Decoder(nn.Module):
 
     def embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T K"]:
         """Token ids -> embeddings."""
-        # Whole rows: to look up parts of them on every device and then exchange scans for parts
-        # is more than XLA manages.
-        table = constrain(self.embed_tokens.embedding.astype(self.dtype), "vocab", None)
-        return constrain(jnp.take(table, tokens, axis=0), "batch", "length", None)
+        table = self.embed_tokens.embedding.astype(self.dtype)
+        if self.is_initializing():  # on one row, which no mesh cuts
+            return jnp.take(table, tokens, axis=0)
+        return constrain(look_up(table, tokens), "batch", "length", None)
 
     def logits(self, hidden: Float[Array, "B T K"]) -> Float[Array, "B T V"]:
         """Hidden states -> float32 logits."""

@@ -1,0 +1,32 @@
+"""Both sides of the input benchmark do the same: they make the same arrays."""
+
+import json
+
+import pytest
+
+from tumorchain_jax.bench import input as bench_input_module
+from tumorchain_jax.bench import peer
+from tumorchain_jax.cli.main import main
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+
+
+def test_both_make_the_same_arrays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("monai")
+    defaults = (PreprocessConfig((8, 32, 32)), 2, 1, (2, 1, 1), 1)
+    monkeypatch.setattr(bench_input_module.bench_input, "__defaults__", defaults)
+    assert main(["bench", "input", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values.pop("voxels apart, at most") < 1e-4
+    assert len(values) == 9
+    assert all(value > 0 for value in values.values())
+
+
+def test_without_monai_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(peer, "find_spec", lambda name: None)
+    assert main(["bench", "input"]) == 2
+    assert "tumorchain-jax[parity]" in capsys.readouterr().err

@@ -1,0 +1,206 @@
+"""Steps of training beside the same steps in PyTorch, and where the time of both goes."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from tqdm import tqdm
+
+from tumorchain_jax.bench.peer import require
+from tumorchain_jax.bench.timing import REPEATS, seconds
+from tumorchain_jax.bench.train_peer import (
+    Hyperparameters,
+    StepTimes,
+    TorchTrainer,
+)
+from tumorchain_jax.data.dataset import write_phantoms
+from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
+from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params, run
+from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.loss import Batch, hybrid_loss, loss_sums, totals
+from tumorchain_jax.training.optimizer import make_optimizer
+from tumorchain_jax.training.step import TrainState, make_step
+
+MODEL = TumorChainConfig(
+    encoder=ViT3DConfig((32, 128, 128), (4, 16, 16), 384, 1536, 6, 6),
+    decoder=Qwen2Config(
+        vocab_size=32_768,
+        hidden_size=768,
+        intermediate_size=2048,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        head_dim=64,
+        tie_word_embeddings=True,
+    ),
+    roi_slots=32,
+)
+"""A decoder of 98 and, in M3D's form, an encoder of 11 million parameters."""
+FIRST_SEED = 7_000_000
+WARM_UP = 2
+TOLERANCE = 1e-4
+"""Relative, of the loss of a step."""
+
+
+def bench_train(
+    model: TumorChainConfig = MODEL, rows: int = 2, length: int = 768, repeats: int = REPEATS
+) -> dict[str, float]:
+    """Seconds of one step of either, in turns, and how many times as fast ours is.
+
+    Both start from the same weights and train on the same batch, float32, on the same threads, with
+    AdamW: `same losses` is the share of steps whose losses agree to `TOLERANCE`.
+
+    Of our step, which is one program, the parts are timed as programs of their own, and the
+    backward passes are what is left; `decoder` includes the vocabulary and the loss, `encoder` the
+    projector.
+
+    Args:
+        rows: of the batch, each one digital patient and the questions about him.
+        length: positions of a row.
+
+    Raises:
+        InputError: PyTorch or MONAI is not here.
+    """
+    require("torch", "monai", "einops")
+    batch = _make_batch(model, rows, length)
+    params = jax.jit(partial(init_params, model))(jax.random.key(0))
+    count = sum(leaf.size for leaf in params.values())
+    hyper = Hyperparameters()
+    theirs = TorchTrainer(model, params, batch, hyper)
+    ours = _Trainer(model, params, batch, hyper)
+    del params  # the first step consumes them
+
+    losses: list[tuple[float, float]] = []
+    step_s, their_times = [], []
+    for _ in tqdm(range(WARM_UP + repeats), desc="steps", disable=None):
+        started = time.perf_counter()
+        our_loss = ours.step()
+        step_s.append(time.perf_counter() - started)
+        their_loss, times = theirs.step()
+        their_times.append(times)
+        losses.append((our_loss, their_loss))
+    our_s = median(step_s[WARM_UP:])
+    their_s = median(sum(times) for times in their_times[WARM_UP:])
+    apart = [abs(a - b) / abs(b) for a, b in losses]
+    medians = StepTimes(*map(median, zip(*their_times[WARM_UP:], strict=True)))
+    del theirs
+    values = {
+        "parameters, millions": count / 1e6,
+        "positions of a batch": float(rows * length),
+        "first loss": losses[0][0],
+        "first loss of PyTorch": losses[0][1],
+        "last loss": losses[-1][0],
+        "last loss of PyTorch": losses[-1][1],
+        "losses apart, relative, at most": max(apart),
+        f"same losses (to {TOLERANCE:g}), share": sum(a <= TOLERANCE for a in apart) / len(apart),
+        "step, s": our_s,
+        "step of PyTorch, s": their_s,
+        "step, times as fast": their_s / our_s,
+    }
+    for name, part in ours.parts(our_s, repeats)._asdict().items():
+        spelt = name.replace("_", " ")
+        values |= {f"{spelt}, s": part, f"{spelt} of PyTorch, s": getattr(medians, name)}
+    return values
+
+
+def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
+    """Rows of training, as the input pipeline packs them."""
+    layout = Layout(
+        model.roi_grid, model.roi_offset, model.roi_slots, model.global_tokens, length, "all"
+    )
+    with TemporaryDirectory() as folder:
+        data = Path(folder)
+        preprocess = PreprocessConfig(model.encoder.image)
+        vocab_size = model.decoder.vocab_size
+        write_phantoms(data, FIRST_SEED, 4 * rows, preprocess, vocab_size, processes=1)
+        arrays = next(batches(ExampleSource(data, layout), rows, 0, 0))
+    return Batch(**jax.device_put(arrays))
+
+
+class _Trainer:
+    """Our training on one batch."""
+
+    def __init__(
+        self,
+        config: TumorChainConfig,
+        params: dict[str, jax.Array],
+        batch: Batch,
+        hyper: Hyperparameters,
+    ):
+        self.model, self.batch, self.alpha = TumorChain(config), batch, hyper.alpha
+        self.optimizer = make_optimizer(
+            "adamw",
+            optax.constant_schedule(hyper.learning_rate),
+            hyper.weight_decay,
+            hyper.clip_norm,
+        )
+        self.update = make_step(self.model, self.optimizer, hyper.alpha, accumulation=1)
+        moments = jax.jit(self.optimizer.init)(params)
+        self.state = TrainState(jnp.int32(0), params, {}, moments)
+
+    def step(self) -> float:
+        """One update: the loss before it."""
+        self.state, metrics = self.update(self.state, self.batch)
+        jax.block_until_ready(self.state)
+        return float(metrics["loss"])
+
+    def parts(self, step_s: float, repeats: int) -> StepTimes:
+        """Where the seconds of a step go."""
+        model, alpha, batch = self.model, self.alpha, self.batch
+        volume = batch.volume.astype(jnp.float32) / 255
+        seen = {
+            path: leaf
+            for path, leaf in self.state.trained.items()
+            if path.startswith(("encoder/", "projector/"))
+        }
+
+        def encode(params: dict[str, Any], volume: jax.Array) -> jax.Array:
+            return run(model, unflatten(params), volume, method="encode")
+
+        def half_square(params: dict[str, Any], volume: jax.Array) -> jax.Array:
+            return 0.5 * jnp.sum(encode(params, volume) ** 2)
+
+        def loss(params: dict[str, Any], batch: Batch) -> jax.Array:
+            return hybrid_loss(loss_sums(model, unflatten(params), batch), *totals(batch), alpha)
+
+        encoder = _seconds_of(encode, (seen, volume), repeats)
+        encoder_both = _seconds_of(jax.grad(half_square), (seen, volume), repeats)
+        forward = _seconds_of(loss, (self.state.trained, batch), repeats)
+        optimizer = self._optimizer_seconds(repeats)
+        return StepTimes(
+            encoder_forward=encoder,
+            decoder_forward=forward - encoder,
+            decoder_backward=step_s - optimizer - forward - (encoder_both - encoder),
+            encoder_backward=encoder_both - encoder,
+            optimizer=optimizer,
+        )
+
+    def _optimizer_seconds(self, repeats: int) -> float:
+        def apply(state: TrainState, gradient: dict[str, Any]) -> TrainState:
+            updates, new = self.optimizer.update(gradient, state.optimizer, state.trained)
+            trained = optax.apply_updates(state.trained, updates)
+            return state._replace(trained=trained, optimizer=new)
+
+        compiled = jax.jit(apply, donate_argnums=0)
+        gradient = jax.jit(partial(jax.tree.map, jnp.copy))(self.state.trained)
+
+        def update() -> TrainState:
+            self.state = compiled(self.state, gradient)
+            return self.state
+
+        return seconds(update, repeats)
+
+
+def _seconds_of(function: Callable[..., Any], args: tuple[Any, ...], repeats: int) -> float:
+    compiled = jax.jit(function)
+    return seconds(lambda: compiled(*args), repeats)
