@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from tumorchain_jax.models.logical_axes import logical
+from tumorchain_jax.models.logical_axes import constrain, logical
 from tumorchain_jax.path_rules import first_match
 
 
@@ -77,6 +77,7 @@ class Linear(nn.Module):
         axes: logical names of the kernel's two axes.
         use_bias: whether there is a bias, starting at zero.
         lora: the model's LoRA rule, None for no adapters anywhere.
+        used_as: logical names by which the kernel is laid out where it is used, if by others.
     """
 
     features: int
@@ -85,6 +86,7 @@ class Linear(nn.Module):
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
     kernel_init: nn.initializers.Initializer = nn.initializers.normal(0.02)
+    used_as: tuple[str | None, str | None] | None = None
 
     @nn.compact
     def __call__(self, x: Float[Array, "... I"]) -> Float[Array, "... O"]:
@@ -93,7 +95,8 @@ class Linear(nn.Module):
         shape = (x.shape[-1], self.features)
         kernel = self.param("kernel", logical(self.kernel_init, *self.axes), shape)
         x = x.astype(self.dtype)
-        y = x @ kernel.astype(self.dtype)
+        kernel = kernel.astype(self.dtype)
+        y = x @ (constrain(kernel, *self.used_as) if self.used_as else kernel)
         if self.use_bias:
             zeros = logical(nn.initializers.zeros, axis_out)
             y += self.param("bias", zeros, (self.features,)).astype(self.dtype)

@@ -2,7 +2,7 @@
 
 tensor     attention heads, the MLP's inner size and the vocabulary (Megatron's cut)
 fsdp       the other axis of every matrix, gathered where it is used
-data, fsdp scans of a batch
+data, fsdp scans of a batch; where logits are made, fsdp cuts the vocabulary instead
 sequence   positions of a row and cells of a scan; in attention it cuts heads instead, whose
            rows are then whole (DeepSpeed-Ulysses)
 """
@@ -36,14 +36,17 @@ RULES: Rules = (
     ("norm", None),
     ("lora_rank", None),
     ("classes", None),
-    # Axes of activations, which also have `mlp` and `vocab`.
+    # Axes of activations, which also have `mlp`.
     ("batch", BATCH),
     ("length", "sequence"),
     ("cells", "sequence"),
     ("attention_heads", ("tensor", "sequence")),
     ("projected_heads", "tensor"),
+    ("scored_batch", "data"),
+    ("scored_vocab", ("tensor", "fsdp")),
 )
-ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp", "vocab"}
+ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp"}
+ACTIVATIONS |= {"scored_batch", "scored_vocab"}
 OPTIONAL = {"layers", "lora_rank"}
 """What only some models have."""
 

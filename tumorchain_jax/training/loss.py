@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Num
 
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.attention import Packing
+from tumorchain_jax.models.logical_axes import constrain
 from tumorchain_jax.models.tumorchain import TumorChain, run
 
 
@@ -80,7 +81,8 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
 
     def token_sums(rows: TokenRows) -> TokenSums:
         logits = run(model, params, rows[0], method="logits")
-        return _cross_entropy(logits, *rows[1:])
+        labels, is_target = (constrain(x, "scored_batch", "length") for x in rows[1:])
+        return _cross_entropy(logits, labels, is_target)
 
     # Each position speaks of the next; the last of a row, of none. To roll and then to clear the
     # last is cut wrongly by XLA of jaxlib 0.10.2, where a device has part of one row.

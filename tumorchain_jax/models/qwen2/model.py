@@ -255,7 +255,8 @@ class Decoder(nn.Module):
             )(config, *rest, self.kernel)
         self.norm = RMSNorm(config.rms_norm_eps, self.dtype)
         if not config.tie_word_embeddings:
-            self.lm_head = Linear(config.vocab_size, ("embed", "vocab"), False, *rest)
+            axes, scored = ("embed", "vocab"), (None, "scored_vocab")
+            self.lm_head = Linear(config.vocab_size, axes, False, *rest, used_as=scored)
 
     def embed(self, tokens: Int[Array, "B T"]) -> Float[Array, "B T K"]:
         """Token ids -> embeddings."""
@@ -265,9 +266,18 @@ class Decoder(nn.Module):
         return constrain(look_up(table, tokens), "batch", "length", None)
 
     def logits(self, hidden: Float[Array, "B T K"]) -> Float[Array, "B T V"]:
-        """Hidden states -> float32 logits."""
-        head = self.embed_tokens.attend if self.config.tie_word_embeddings else self.lm_head
-        return constrain(head(hidden).astype(jnp.float32), "batch", "length", "vocab")
+        """Hidden states -> float32 logits.
+
+        Each device has a part of the vocabulary for the scans of all that hold other parts: hidden
+        states are smaller than the head, which would have to go to every device.
+        """
+        hidden = constrain(hidden, "scored_batch", "length", None)
+        if self.config.tie_word_embeddings:
+            table = self.embed_tokens.embedding.astype(self.dtype)
+            logits = hidden.astype(self.dtype) @ constrain(table, "scored_vocab", None).T
+        else:
+            logits = self.lm_head(hidden)
+        return constrain(logits, "scored_batch", "length", "scored_vocab").astype(jnp.float32)
 
     def __call__(
         self, embeddings: Float[Array, "B T K"], packing: Packing | None = None
