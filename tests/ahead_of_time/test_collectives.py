@@ -94,3 +94,11 @@ def test_sizes() -> None:
     assert nbytes("pred[3,5]{1,0}") == 15
     assert nbytes("(bf16[2,8]{1,0:T(8,128)(2,1)}, /*index=1*/s8[4], u32[])") == 40
     assert nbytes("token[]") == 1 or nbytes("()") == 0
+
+
+def test_what_a_program_asks_for_by_name_has_one_channel_and_is_counted_each_time() -> None:
+    lines = [
+        f"  %a.{i} = f32[{i},2] all-to-all(%arg), channel_id=1, dimensions={{0}}" for i in (3, 4)
+    ]
+    program = "\n".join(["ENTRY %main (arg: f32[8]) -> f32[8] {", *lines, "}"])
+    assert [one.shape for one in collectives(program)] == ["f32[3,2]", "f32[4,2]"]

@@ -23,6 +23,8 @@ _CONSTANT = r"%?{} = s32\[\]\S* constant\((\d+)\)"
 _SHAPE = re.compile(r"(\w+)\[([\d,]*)\]")
 _SENT = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(-start)?\(")
 _CHANNEL = re.compile(r"channel_id=(\d+)")
+_OF_JAX = "1"
+"""The channel of all collectives that a program asks for by name (`jax.lax.all_to_all`)."""
 _SOURCE = re.compile(r'op_name="([^"]*)"')
 
 
@@ -72,7 +74,7 @@ def collectives(text: str) -> list[Collective]:
                 continue
             kind, shape, source = sent[2], _arrived(sent[1], bool(sent[3])), _source(line)
             channel = _CHANNEL.search(line)
-            key = channel[1] if channel else f"{name} {number}"
+            key = channel[1] if channel and channel[1] != _OF_JAX else f"{name} {number}"
             if name.startswith(FUSED_SCATTER):
                 # One result, of all that it reduces.
                 key, kind, shape = name, "reduce-scatter", computation.result
