@@ -11,19 +11,6 @@ readonly STOPPED=75 # sysexits' EX_TEMPFAIL
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 [[ -d $root/.venv/bin ]] && PATH=$root/.venv/bin:$PATH
 
-workdir=""
-words=("$@")
-for ((i = 0; i < $#; i++)); do
-  case ${words[i]} in
-    --workdir) workdir=${words[i + 1]:-} ;;
-    --workdir=*) workdir=${words[i]#*=} ;;
-  esac
-done
-if [[ -z $workdir ]]; then
-  printf 'worker.sh: error: --workdir: found none, expected a folder that all hosts share\n' >&2
-  exit 2
-fi
-
 # In a container this shell is process 1, the only one that gets the signal.
 child="" signalled="" interrupted=""
 # shellcheck disable=SC2329 # the trap invokes it
@@ -50,9 +37,14 @@ run() {
   return "$code"
 }
 
-run tumorchain preflight "$@" && [[ -z $signalled ]] && run tumorchain train "$@"
+run tumorchain preflight "$@"
 code=$?
-[[ -z $signalled ]] || exit "$STOPPED"
-# The signal may have been another host's: all of them save, and end as if all were well.
-[[ $code != 0 || -d $workdir/export ]] || exit "$STOPPED"
+if [[ $code == 0 && -z $signalled ]]; then
+  run tumorchain train --exit-when-stopped "$STOPPED" "$@"
+  code=$?
+elif [[ $code == 0 ]]; then
+  code=$STOPPED
+fi
+# 143: the signal came before training listened to it.
+[[ -z $signalled || $code != 143 ]] || exit "$STOPPED"
 exit "$code"

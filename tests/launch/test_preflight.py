@@ -148,7 +148,7 @@ def test_two_processes_that_are_ready(tmp_path: Path) -> None:
 def test_two_processes_that_do_not_share_a_folder(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     words = [["--workdir", str(tmp_path / "a")], ["--workdir", str(tmp_path / "b")]]
-    words[1].append("--config.steps=7")
+    words[1].append("--config.batch_size=3")  # which fits no two devices
     (code, output), (other_code, _) = two(tmp_path, *words)
     assert (code, other_code) == (2, 2)
     wrong = {c["name"]: c["told"] for c in found_by_first(output)["checks"] if not c["ok"]}

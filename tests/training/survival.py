@@ -58,6 +58,7 @@ def train_tiny(folder: Path) -> int:
             "batch_size": 2,
             "log_every": 1,
             "checkpoint.every": 1,
+            "checkpoint.minutes": 0.01,  # all processes are asked
         }
     )
     try:

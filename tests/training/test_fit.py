@@ -53,7 +53,8 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
     batches_from = lambda step: stream(step, stop, spoilt)
     abstract = jax.tree.map(shape_of, state)
     names_of = lambda step: [f"scan {step}"]
-    job = Job(abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), names_of)
+    best = fields["checkpoint"]["best"]
+    job = Job(abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), best, names_of)
     return fit(workdir, job, ConfigDict(fields))
 
 

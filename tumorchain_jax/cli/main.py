@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from absl import logging
+
 from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.cli import ask, data, evaluate, machine, preflight, train, weights
 from tumorchain_jax.cli.options import Run
@@ -34,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.overrides = rest
     # Only its tokenizers are used here: no advice to install PyTorch on stderr.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    if not options.verbose:
+        # Orbax's threads log pages of what they raise; it is told in our own line.
+        logging.set_verbosity(logging.FATAL)
     try:
         return options.run(options)
     except InputError as error:
@@ -43,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"tumorchain: stopped {stopped}; the same command goes on from there", file=sys.stderr
         )
-        return 0
+        return getattr(options, "exit_when_stopped", 0)
     except KeyboardInterrupt:
         print("tumorchain: stopped", file=sys.stderr)
         return 130

@@ -20,6 +20,28 @@ def takes_overrides(command: argparse.ArgumentParser) -> None:
     command.epilog = "Override a field with --config.a.b=value."
 
 
+def takes_processes(command: argparse.ArgumentParser) -> None:
+    """Which of several processes this one is."""
+    add = command.add_argument
+    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
+    add("--processes", type=int, metavar="N", help="how many there are")
+    add("--process", type=int, metavar="I", help="which this is, from 0")
+
+
+def check_processes(options: argparse.Namespace) -> None:
+    """Refuse the number of a process that nothing tells where the others are.
+
+    Raises:
+        InputError: it is given without an address.
+    """
+    if (
+        options.coordinator in (None, "auto")
+        and (options.processes, options.process) != (None,) * 2
+    ):
+        found, expected = str(options.coordinator), "HOST:PORT with --processes and --process"
+        raise InputError("command line", "--coordinator", found, expected, "add it")
+
+
 def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> None:
     """Options by name, each with its least and greatest value."""
     for name, (least, greatest) in limits.items():

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from tumorchain_jax.cli.options import Command, takes_overrides
+from tumorchain_jax.cli.options import Command, check_processes, takes_overrides, takes_processes
 
 
 def add_commands(command: Command) -> None:
@@ -14,10 +14,8 @@ def add_commands(command: Command) -> None:
     add = preflight.add_argument
     add("--config", type=Path, required=True, help="a configs/*.py file")
     add("--workdir", type=Path, required=True)
-    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
-    add("--processes", type=int, metavar="N", help="how many there are")
-    add("--process", type=int, metavar="I", help="which this is, from 0")
     add("--json", action="store_true", help="checks and hosts as JSON")
+    takes_processes(preflight)
     takes_overrides(preflight)
 
 
@@ -27,6 +25,7 @@ def _preflight(options: argparse.Namespace) -> int:
     from tumorchain_jax.parallel.rendezvous import ALONE, find_place
     from tumorchain_jax.training.config import read_config
 
+    check_processes(options)
     config = read_config(options.config, options.overrides)
     place = ALONE
     if options.coordinator:

@@ -3,7 +3,13 @@
 import argparse
 from pathlib import Path
 
-from tumorchain_jax.cli.options import Command, takes_overrides, use_compilation_cache
+from tumorchain_jax.cli.options import (
+    Command,
+    check_processes,
+    takes_overrides,
+    takes_processes,
+    use_compilation_cache,
+)
 
 
 def add_commands(command: Command) -> None:
@@ -12,10 +18,15 @@ def add_commands(command: Command) -> None:
     train.add_argument("--config", type=Path, required=True, help="a configs/*.py file")
     train.add_argument("--workdir", type=Path, required=True)
     add = train.add_argument
-    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
-    add("--processes", type=int, metavar="N", help="how many there are")
-    add("--process", type=int, metavar="I", help="which this is, from 0")
     add("--profile", metavar="FIRST:LAST", help="steps to trace, into WORKDIR/profile")
+    add(
+        "--exit-when-stopped",
+        type=int,
+        default=0,
+        metavar="CODE",
+        help="after a signal; default: 0",
+    )
+    takes_processes(train)
     takes_overrides(train)
 
     experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
@@ -32,6 +43,7 @@ def _train(options: argparse.Namespace) -> int:
     from tumorchain_jax.training.config import read_config
     from tumorchain_jax.training.loop import train
 
+    check_processes(options)
     if options.coordinator:
         join(options.coordinator, options.processes, options.process)
     config = read_config(options.config, options.overrides)

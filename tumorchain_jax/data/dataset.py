@@ -12,10 +12,8 @@ Shards are written under a temporary name and renamed, so a stopped run goes on 
 import json
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import split_patients, write_split
 from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.data.workers import local_workers
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, OTHERS, SHAPES
 from tumorchain_jax.scan.organs import merge_labels
@@ -175,8 +174,7 @@ def write_phantoms(
     names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
     make = partial(_write_shard, folder, names, first_seed, count, config)
-    # JAX has threads, so workers are spawned; an executor, unlike a pool, reports a dead worker.
-    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn")) as workers:
+    with local_workers(processes) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
     records = read_records(folder)
     if not (folder / "split.json").is_file():
@@ -211,8 +209,13 @@ def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
     """Write an ArrayRecord file: whole, or not at all. Blobs are held one at a time."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     writer = ArrayRecordWriter(str(temporary), "group_size:1")
-    for blob in blobs:
-        writer.write(blob)
+    try:
+        for blob in blobs:
+            writer.write(blob)
+    except BaseException:
+        writer.close()
+        temporary.unlink(missing_ok=True)
+        raise
     writer.close()
     temporary.replace(path)
 

@@ -74,6 +74,8 @@ def write_shards(
     workers: Executor,
 ) -> float:
     """Have them written; returns the seconds of one core that it took."""
+    for shard in shards:  # what became of it once must not be taken for what becomes of it now
+        _outcomes_path(folder, shard).unlink(missing_ok=True)
     here, count = folder.absolute(), len(shards)
     tasks = workers.map(write_shard, [here] * count, shards, shards.values(), [config] * count)
     total, cpu_seconds = sum(map(len, shards.values())), 0.0

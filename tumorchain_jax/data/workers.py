@@ -16,6 +16,7 @@ def local_workers(count: int | None = None) -> Executor:
 
     JAX has threads, so they are spawned; an executor, unlike a pool, reports a dead worker.
     """
+    count = count or os.cpu_count()
     return ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
 
 

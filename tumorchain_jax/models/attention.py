@@ -23,6 +23,8 @@ CACHE_PARTS = 6
 Kernel = Literal["xla", "splash", "cudnn"]
 """xla: on any device; splash: a TPU's, by Pallas; cudnn: an NVIDIA GPU's, in bfloat16."""
 KERNELS = get_args(Kernel)
+PLATFORMS = {"splash": ("tpu",), "cudnn": ("gpu", "cuda")}
+"""What a kernel runs on, where it does not run on all."""
 SPLASH_BLOCK = 512
 """Of queries and of keys, in the TPU's kernel."""
 

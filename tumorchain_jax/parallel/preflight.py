@@ -94,8 +94,9 @@ def preflight(config: ConfigDict, workdir: Path, place: Place) -> Preflight:
             for facts, devices in zip(hosts, tell_all("devices", _seen(_devices)), strict=True):
                 facts["devices"] = devices
             checks.append(_agree("devices", hosts))
-            if checks[-1].ok:
-                checks += _fit(config, min(facts["free_gib"] for facts in hosts))
+            # Of unlike configurations some would go on to what all must do together.
+            if checks[-1].ok and _agree("configuration", hosts).ok:
+                checks += _fit(config, workdir, min(facts["free_gib"] for facts in hosts))
     return Preflight(checks, hosts)
 
 
@@ -144,7 +145,8 @@ def _versions() -> str:
 
 
 def _plugins() -> dict[str, str]:
-    found = {item.metadata["Name"]: item.version for item in distributions()}
+    # An installation that was cut short has no name.
+    found = {item.metadata["Name"] or "": item.version for item in distributions()}
     return {name: found[name] for name in sorted(found) if name.startswith(PLUGINS)}
 
 
@@ -255,13 +257,13 @@ def _several(where: Sequence[str]) -> str:
 # ------------------------------------------------------- of the configuration
 
 
-def _fit(config: ConfigDict, free_gib: float) -> list[Check]:
+def _fit(config: ConfigDict, workdir: Path, free_gib: float) -> list[Check]:
     """Does the configuration fit the devices and the disk? Up to the first that says no."""
     looks: dict[str, Callable[[], str]] = {
         "mesh": partial(_mesh, config),
         "batch": partial(_batch, config),
         "weights": partial(_weights, config),
-        "disk": partial(_disk, config, free_gib),
+        "disk": partial(_disk, config, workdir, free_gib),
         "collective": _collective,
     }
     checks: list[Check] = []
@@ -287,8 +289,10 @@ def _weights(config: ConfigDict) -> str:
     return f"{_state_gib(config):.2f} GiB with what the optimizer keeps, over all devices"
 
 
-def _disk(config: ConfigDict, free_gib: float) -> str:
-    copies = config.checkpoint.keep + 2  # the best, and the one that is being written
+def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:
+    # Also the best, and the one that is being written; less those that are there.
+    there = sum(path.name.isdecimal() for path in (workdir / "checkpoints").glob("*"))
+    copies = max(1, config.checkpoint.keep + 2 - there)
     needed = f"{copies} checkpoints of at most {_state_gib(config):.2f} GiB"
     if free_gib < copies * _state_gib(config):
         mend = "make room, or keep fewer (config.checkpoint.keep)"

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any
 
-from jax._src.clusters import ClusterEnv
-
 from tumorchain_jax.errors import InputError
 
 TellAll = Callable[[str, Any], list[Any]]
@@ -51,7 +49,7 @@ def find_place(address: str, count: int | None, index: int | None, timeout: int)
     if address == "auto":
         address, count, index = _ask_scheduler(timeout)
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise InputError("command line", "--coordinator", address, "HOST:PORT or auto", "change it")
     if count is None or index is None or not 0 <= index < count:
         expected = "--processes N and --process I, from 0 to N - 1"
@@ -62,6 +60,9 @@ def find_place(address: str, count: int | None, index: int | None, timeout: int)
 
 def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
     # As `jax.distributed.initialize` does it, which has no public name.
+    # How `jax.distributed.initialize` finds it; there is no public name.
+    from jax._src.clusters import ClusterEnv
+
     ask = ClusterEnv.auto_detect_unset_distributed_params
     said = "none"
     try:

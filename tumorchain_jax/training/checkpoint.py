@@ -1,5 +1,7 @@
 """Checkpoints while training, by Orbax; on any mesh and any number of processes."""
 
+import errno
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ import jax
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
+from orbax.checkpoint.options import MultiprocessingOptions
 
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.parallel.processes import is_first, wait_for_all
@@ -34,64 +37,80 @@ class Checkpoints:
 
     def __init__(self, workdir: Path, keep: int, order: Mapping[str, int]):
         self._workdir, self._order = workdir, dict(order)
+        folder = (workdir / "checkpoints").absolute()
+        folder.mkdir(exist_ok=True)
+        processes = set(range(jax.process_count()))
         options = ocp.CheckpointManagerOptions(
+            create=False,
             best_fn=_best,
             preservation_policy=AnyPreservationPolicy(
                 [LatestN(keep), BestN(get_metric_fn=_best, reverse=True, n=1)]
             ),
+            # By name, so that they wait for each other by JAX's coordinator, and not for ever.
+            multiprocessing_options=MultiprocessingOptions(active_processes=processes),
         )
         self._manager = ocp.CheckpointManager(
-            (workdir / "checkpoints").absolute(),
-            options=options,
-            item_handlers=ocp.StandardCheckpointHandler(),
+            folder, options=options, item_handlers=ocp.StandardCheckpointHandler()
         )
+        # Whether a scheduler wants the machine back is asked by `StopRequest` alone: who asks JAX
+        # under other numbers takes the answer away.
+        vars(self._manager)["reached_preemption"] = lambda step: False
 
     def restore(self, abstract: TrainState) -> TrainState | None:
         """The newest checkpoint, shaped and placed like `abstract`; None if there is none.
 
-        One that cannot be read is moved to `damaged/`, with a warning, for the one before.
+        One that cannot be read is moved to `damaged/`, with a warning, when one before it can.
 
         Raises:
             InputError: the checkpoint is of another configuration, or none can be read.
         """
-        steps = sorted(self._manager.all_steps(), reverse=True)
-        for step in steps:
+        failed: dict[int, Exception] = {}
+        for step in sorted(self._manager.all_steps(), reverse=True):
             found = self._read(step, abstract)
             if not isinstance(found, Exception):
+                for damaged, error in failed.items():
+                    self._put_aside(damaged, error)
                 return found
-            self._put_aside(step, found)
-        if steps:
-            raise InputError(
-                self._manager.directory,
-                "checkpoint",
-                f"{len(steps)}, all damaged (see {DAMAGED}/)",
-                "a whole one",
-                "run the command again to train from the start",
-            )
-        return None
+            failed[step] = found
+        if not failed:
+            return None
+        newest, error = next(iter(failed.items()))
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            self._manager.directory,
+            "checkpoint",
+            f"none that can be read; of {newest}: {type(error).__name__}: {line}",
+            "a whole one",
+            "see whether storage or memory fails; to train from the start, name another workdir",
+        ) from error
 
     def _read(self, step: int, abstract: TrainState) -> TrainState | Exception:
         """What Orbax and TensorStore raise has no type of its own, and pages of text."""
+        order: dict[str, Any] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
+        error: Exception | None = None
         try:
             order = self._manager.metadata(step).custom_metadata or {}
             shapes = _shapes(self._manager.item_metadata(step).tree)
-        except Exception as error:
-            read: TrainState | Exception = error
-        else:
-            # Orbax would refuse another shape too, but with pages of its threads' errors.
-            mend = "resume with the configuration it was trained with, or name another workdir"
-            for name, value in self._order.items():
-                if order.get(name) != value:
-                    found = str(order.get(name, "none"))
-                    raise InputError(self._manager.directory, name, found, str(value), mend)
-            check_shapes(self._manager.directory, shapes, _shapes(abstract), mend)
-            try:
-                read = self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
-            except Exception as error:
-                read = error
-        if _all_processes(not isinstance(read, Exception)):
-            return read
-        return read if isinstance(read, Exception) else OSError("another process could not")
+        except Exception as raised:
+            error = raised
+        if not _all_processes(error is None):
+            return error or OSError("another process cannot read it")
+        # Orbax would refuse another shape too, but with pages of its threads' errors.
+        mend = "resume with the configuration it was trained with, or name another workdir"
+        for name, value in self._order.items():
+            if order.get(name) != value:
+                found = str(order.get(name, "none"))
+                raise InputError(self._manager.directory, name, found, str(value), mend)
+        check_shapes(self._manager.directory, shapes, _shapes(abstract), mend)
+        state: TrainState | None = None
+        try:
+            state = self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
+        except Exception as raised:
+            error = raised
+        if not _all_processes(error is None) or state is None:
+            return error or OSError("another process cannot read it")
+        return state
 
     def _put_aside(self, step: int, error: Exception) -> None:
         folder = self._manager.directory / str(step)
@@ -99,7 +118,7 @@ class Checkpoints:
         if is_first():
             print(
                 f"tumorchain: warning: checkpoint {folder} is damaged ({type(error).__name__}): "
-                f"moved to {aside}; trying the one before",
+                f"moved to {aside}; going on from the one before",
                 file=sys.stderr,
             )
             aside.parent.mkdir(exist_ok=True)
@@ -134,19 +153,23 @@ class Checkpoints:
             InputError: it could not be written.
         """
         with self._writing():
-            self._manager.wait_until_finished()
-            self._manager.close()
+            try:
+                self._manager.wait_until_finished()
+            finally:
+                self._manager.close()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            line = " ".join(str(error).split())[:200]
+            line = " ".join(str(error).split())
+            # Pages of threads' words, in the middle of which it may stand.
+            full = os.strerror(errno.ENOSPC)
             raise InputError(
                 self._manager.directory,
                 "checkpoint",
-                f"{type(error).__name__}: {line}",
+                full if full in line else f"{type(error).__name__}: {line[:200]}",
                 "a checkpoint written",
                 "make room: the same command goes on from the newest whole checkpoint",
             ) from error

@@ -7,7 +7,6 @@ tokenizer.json
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -54,8 +53,9 @@ def export(
     initial_roi: bool = False,
 ) -> None:
     """Write a checkpoint folder; it appears whole, by rename, in place of an older one."""
-    part = folder.with_name(f".{folder.name}.{os.getpid()}")
-    old = folder.with_name(f"{part.name}.old")
+    part, old = (folder.with_name(f".{folder.name}.{name}") for name in ("part", "old"))
+    for left in (part, old):  # of an export that was killed
+        shutil.rmtree(left, ignore_errors=True)
     part.mkdir(parents=True)
     config = {
         "model": model.to_dict(),

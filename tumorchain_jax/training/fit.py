@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -38,6 +39,7 @@ class Job:
         batches_from: the batches after a step, on their devices.
         steps: up to which it is trained.
         work: of one step.
+        best: the metric by which a checkpoint is the best: the least of a loss, the most of others.
         names_of: what the batch of a step holds, for people.
         order: what the order of the batches depends on; it must be the same when the run goes on.
     """
@@ -49,6 +51,7 @@ class Job:
     schedule: optax.Schedule
     steps: int
     work: Work
+    best: str = "loss"
     names_of: Callable[[int], Sequence[str]] = _nameless
     order: Mapping[str, int] = field(default_factory=dict)
 
@@ -64,32 +67,34 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
         FloatingPointError: a number is no longer finite; no checkpoint holds what came of it.
         Stopped: it was asked to end, and has saved where it was.
     """
-    profile = Profile(workdir, config.watch.profile)
-    checkpoints = Checkpoints(_folder(workdir), config.checkpoint.keep, job.order)
-    state = checkpoints.restore(job.abstract)
-    if state is None:
-        state = job.initial()
-    first_step = int(state.step)
-    log: MetricsLog | NoLog = NoLog()
-    if is_first():
-        _write_config(workdir, config)
-        log = MetricsLog(workdir, first_step, job.steps, config.watch.wandb)
-    run = _Run(job, config, checkpoints, log, Watchdog(workdir, config.watch.patience))
-    stop = StopRequest()
-    try:
-        with stop.listening():
-            stream = job.batches_from(first_step)
-            for step in range(first_step + 1, job.steps + 1):
-                profile.before(step)
-                state = run.step(step, state, stream)
-                profile.after(step, state)
-                asked = stop.heard()
-                run.look(step, state, last=step == job.steps or asked)
-                if asked and step < job.steps:
-                    raise Stopped(f"at step {step} of {job.steps} by a signal; it was saved")
-    finally:
-        profile.close()
-        run.close()
+    with ExitStack() as stack:
+        profile = Profile(_folder(workdir), config.watch.profile)
+        stack.callback(profile.close)
+        checkpoints = Checkpoints(workdir, config.checkpoint.keep, job.order)
+        stack.callback(checkpoints.close)
+        state = checkpoints.restore(job.abstract)
+        if state is None:
+            state = job.initial()
+        first_step = int(state.step)
+        log: MetricsLog | NoLog = NoLog()
+        if is_first():
+            _write_config(workdir, config)
+            log = MetricsLog(workdir, first_step, job.steps, config.watch.wandb)
+        stack.callback(log.close)
+        watchdog = Watchdog(workdir, config.watch.patience)
+        stack.callback(watchdog.close)
+        run = _Run(job, config, checkpoints, log, watchdog)
+        stop = StopRequest()
+        stack.enter_context(stop.listening())
+        stream = job.batches_from(first_step)
+        for step in range(first_step + 1, job.steps + 1):
+            profile.before(step)
+            state = run.step(step, state, stream)
+            profile.after(step, state)
+            asked = stop.heard()
+            run.look(step, state, last=step == job.steps or asked)
+            if asked:
+                raise Stopped(f"at step {step} of {job.steps} by a signal; it was saved")
     return state
 
 
@@ -177,7 +182,7 @@ class _Run:
                     of = "; ".join(self._job.names_of(number))
                     raise FloatingPointError(f"step {number}: {name} {value}; its batch: {of}")
         self._unseen = []
-        best = self._config.checkpoint.best
+        best = self._job.best
         if best not in seen[-1]:
             expected = f"one of {', '.join(sorted(seen[-1]))}"
             raise InputError("config", "checkpoint.best", best, expected, "choose one")
@@ -196,8 +201,3 @@ class _Run:
         if minutes and jax.process_count() > 1:
             due = bool(multihost_utils.broadcast_one_to_all(due))
         return due
-
-    def close(self) -> None:
-        self._log.close()
-        self._watchdog.close()
-        self._checkpoints.close()

@@ -94,8 +94,9 @@ def train(config: ConfigDict, workdir: Path) -> None:
         program.schedule,
         config.steps,
         Work(config.batch_size, step_flops(config, program)),
+        config.checkpoint.best,
         partial(batch_names, source, config.batch_size, config.seed),
-        {"seed": config.seed, "batch_size": config.batch_size},
+        {"seed": config.seed, "batch_size": config.batch_size, "rows": len(source)},
     )
     with on_mesh(mesh):
         state = fit(workdir, job, config)
@@ -112,6 +113,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
             tokenizer,
             config.initial_roi,
         )
+    wait_for_all("exported")
 
 
 def layout_of(config: ConfigDict) -> Layout:

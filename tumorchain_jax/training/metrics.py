@@ -1,5 +1,6 @@
 """Where a run's numbers go: JSON lines, TensorBoard, a bar at a terminal; Weights & Biases."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -87,6 +88,7 @@ def _wandb_run(project: str, workdir: Path) -> Any:
         raise InputError("config", "watch.wandb", "no such package here", "wandb", mend)
     import wandb
 
-    name = workdir.absolute().name
+    folder = str(workdir.absolute())
+    run = hashlib.sha256(folder.encode()).hexdigest()[:16]
     config = json.loads((workdir / "config.json").read_text())
-    return wandb.init(project=project, name=name, id=name, resume="allow", config=config)
+    return wandb.init(project=project, name=folder, id=run, resume="allow", config=config)

@@ -21,7 +21,8 @@ class Profile:
     """
 
     def __init__(self, workdir: Path, steps: str):
-        self._folder = workdir / FOLDER
+        # Its files are named after the host, which may have several processes.
+        self._folder = workdir / FOLDER / str(jax.process_index())
         self._first, self._last = _range(steps) if steps else (0, 0)
         self._tracing = False
 

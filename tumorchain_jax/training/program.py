@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.attention import KERNELS
+from tumorchain_jax.models.attention import KERNELS, PLATFORMS
 from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.parallel.partition import param_shardings, rows_of, state_shardings
@@ -60,9 +60,7 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
         InputError: the configuration is at odds with itself or with the mesh.
     """
     accumulation = accumulation_on(config, mesh)
-    if config.attention not in KERNELS:
-        expected = ", ".join(KERNELS)
-        raise InputError("config", "attention", config.attention, expected, "name one of them")
+    _check_kernel(config, mesh)
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
     optimizer = make_optimizer(
         config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
@@ -106,6 +104,18 @@ def step_flops(config: ConfigDict, program: Program) -> int:
 
 def _sharding(leaf: jax.ShapeDtypeStruct) -> Any:
     return leaf.sharding
+
+
+def _check_kernel(config: ConfigDict, mesh: Mesh) -> None:
+    kernel, platform = config.attention, mesh.devices.flat[0].platform
+    if kernel not in KERNELS:
+        raise InputError("config", "attention", kernel, ", ".join(KERNELS), "name one of them")
+    if platform not in PLATFORMS.get(kernel, (platform,)):
+        found, expected = f"{kernel} on {platform}", f"xla, or {PLATFORMS[kernel][0]} devices"
+        raise InputError("config", "attention", found, expected, "change it")
+    if kernel == "cudnn" and config.model.dtype not in ("bfloat16", "float16"):
+        found = f"{kernel} in {config.model.dtype}"
+        raise InputError("config", "attention", found, "bfloat16 or float16", "change it")
 
 
 def _abstract_state(

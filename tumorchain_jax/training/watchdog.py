@@ -62,7 +62,7 @@ class Watchdog:
         """End the thread."""
         self._end.set()
         if self._patience:
-            self._thread.join()
+            self._thread.join(timeout=1)  # it may hang on storage that does
 
     def _run(self) -> None:
         while not self._end.wait(self._patience / 10):
@@ -70,8 +70,9 @@ class Watchdog:
                 self._tell()
                 if self._process == 0:
                     self._watch()
-            except OSError:
-                # Storage that fails is the checkpoints' to report.
+            except (OSError, ValueError, TypeError):
+                # Storage that fails is the checkpoints' to report, and a report may be of another
+                # version's run.
                 continue
 
     def _tell(self) -> None:
@@ -86,10 +87,10 @@ class Watchdog:
         still = time.time() - since
         if still < self._patience or self._complained == since:
             return
-        self._complained = since
         reports = [read_report(path) for path in sorted(self._folder.glob("*.json"))]
         line = who_is_late(reports, jax.process_count(), time.time(), self._patience)
         print(f"tumorchain: no progress for {still:.0f} s: {line}", file=sys.stderr, flush=True)
+        self._complained = since
 
 
 def read_report(path: Path) -> Report:
