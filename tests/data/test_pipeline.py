@@ -1,3 +1,4 @@
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,7 +13,14 @@ import pytest
 from tumorchain_jax.data.ablation import without_cot, without_iir
 from tumorchain_jax.data.chat import TEXT, Interleaved, training_rows
 from tumorchain_jax.data.dataset import ModelScan, read_records
-from tumorchain_jax.data.pipeline import PAD_OWNER, Example, ExampleSource, Layout, batches
+from tumorchain_jax.data.pipeline import (
+    PAD_OWNER,
+    Example,
+    ExampleSource,
+    Layout,
+    batch_names,
+    batches,
+)
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.errors import InputError
@@ -300,3 +308,30 @@ def test_the_question_s_turn_may_hold_the_organs_it_names(
         assert turns[0] <= turns[1]
         shorter += turns[0] < turns[1]
     assert shorter
+
+
+def test_the_names_of_a_batch_are_those_of_what_it_holds(source: ExampleSource) -> None:
+    tokens = {
+        name: source[i]["tokens"].tolist() for i, name in enumerate(map(source.name, range(4)))
+    }
+    told = 0
+    for step, batch in enumerate(take(source, 5, 0, 2 * len(source)), 1):  # several epochs
+        for name, row in zip(batch_names(source, 4, 5, step), batch["tokens"], strict=True):
+            if name in tokens:
+                assert row.tolist() == tokens[name]
+                told += 1
+    assert told >= 8
+
+
+def test_what_packing_saves_is_told(source: ExampleSource) -> None:
+    found = re.fullmatch(
+        r"(\d+) records in (\d+) rows of \d+ positions, (\d+)% used; with a row for each record it "
+        r"would be ([\d.]+) times the tokens and ([\d.]+) times the positions",
+        source.packing(),
+    )
+    assert found
+    records = sum(len(group) for group in source.groups)
+    assert (int(found[1]), int(found[2])) == (records, len(source))
+    assert 0 < int(found[3]) <= 100
+    assert float(found[5]) == pytest.approx(records / len(source), abs=0.05)
+    assert 1 <= float(found[4]) <= float(found[5])

@@ -110,7 +110,8 @@ class ExampleSource:
     def name(self, index: int) -> str:
         """Which scan and how many of its records an example is."""
         group = self.groups[index]
-        return f"scan {group[0].scan} of {group[0].patient} ({len(group)} records)"
+        records = f"{len(group)} record{'s' * (len(group) > 1)}"
+        return f"row {index}: {records} of scan {group[0].scan}, {group[0].patient}"
 
     def _questions(
         self, record: Record, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
