@@ -48,7 +48,7 @@ def write(patients: list[Patient], monkeypatch: pytest.MonkeyPatch) -> Callable[
 
     monkeypatch.setattr(dataset, "SCANS_PER_SHARD", 4)
     monkeypatch.setattr(dataset, "make_patient", remember)
-    monkeypatch.setattr(dataset, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr(dataset, "local_workers", lambda *_: ThreadPoolExecutor(1))
 
     def run(folder: Path, **changes: Any) -> list[int]:
         made.clear()

@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three patients on a tiny grid, the last of them for testing."""
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+        patch.setattr(dataset, "local_workers", lambda *_: ThreadPoolExecutor(1))
         write_phantoms(folder, 0, 3, CONFIG, 512)
     write_split(folder, {"train": ["phantom-0", "phantom-1"], "test": [TEST]})
     return folder
