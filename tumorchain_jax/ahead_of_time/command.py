@@ -94,7 +94,9 @@ def _compiled(lowered: Any, target: Target) -> Row:
         needed = needed_gib(str(error))
         if "RESOURCE_EXHAUSTED" not in str(error) and needed is None:
             raise
-        return {"fits": False, "hbm_gib": needed, "compile_seconds": _since(started)}
+        refusal = " ".join(str(error).split())[:500]
+        seconds = _since(started)
+        return {"fits": False, "hbm_gib": needed, "refusal": refusal, "compile_seconds": seconds}
     seconds = _since(started)
     memory = compiled.memory_analysis()
     gib = _peak(memory) / GIB
