@@ -5,12 +5,13 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.ahead_of_time import targets
+from tumorchain_jax.ahead_of_time import command, targets
 from tumorchain_jax.ahead_of_time.command import GIB, compile_one, needed_gib, table
 from tumorchain_jax.ahead_of_time.targets import Target, read_target
 from tumorchain_jax.cli.main import main
@@ -104,3 +105,12 @@ def test_a_machine_that_there_is_not_is_refused_in_one_line(
     assert out == ""
     assert err.count("\n") == 1
     assert "found v9-8" in err
+
+
+def test_a_refusal_is_kept_in_the_compiler_s_own_words() -> None:
+    words = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.\nUsed 28.24G of 15.75G hbm."
+    lowered = Mock()
+    lowered.compile.side_effect = jax.errors.JaxRuntimeError(words)
+    row = command._compiled(lowered, read_target("v5e-16"))
+    assert (row["fits"], row["hbm_gib"]) == (False, 28.24)
+    assert row["refusal"] == " ".join(words.split())
