@@ -57,6 +57,7 @@ def get_config() -> ConfigDict:
     # `tumorchain_jax/parallel/partition.py`.
     config.mesh = ConfigDict({"data": 1, "fsdp": -1, "tensor": 1, "sequence": 1})
     config.remat = "full"  # what the backward pass makes anew: none, dots, full
+    config.scan_unroll = 1  # layers in one turn of the scan: more are faster on CPUs
     config.attention = "xla"  # the kernel; splash for TPUs, cudnn for NVIDIA GPUs
     config.loss_parts = 4  # the logits of a row are made in so many parts
     config.frozen_dtype = "bfloat16"  # of what is not trained

@@ -47,7 +47,7 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
     batch = Batch(**jax.device_put(arrays, rows_of(mesh)))
     state = [program.start(random_params(config.model, 0, program.params))]
     trained, frozen = jax.tree.map(jnp.copy, (state[0].trained, state[0].frozen))
-    model = TumorChain(config.model, remat=config.remat)
+    model = TumorChain(config.model, remat=config.remat, scan_unroll=config.scan_unroll)
 
     def loss(trained: dict[str, Any]) -> jax.Array:
         sums = loss_sums(model, unflatten(frozen | trained), batch, config.loss_parts)

@@ -137,7 +137,8 @@ class _Trainer:
         batch: Batch,
         hyper: Hyperparameters,
     ):
-        self.model, self.batch, self.alpha = TumorChain(config), batch, hyper.alpha
+        self.model = TumorChain(config, scan_unroll=config.decoder.num_hidden_layers)
+        self.batch, self.alpha = batch, hyper.alpha
         self.optimizer = make_optimizer(
             "adamw",
             optax.constant_schedule(hyper.learning_rate),

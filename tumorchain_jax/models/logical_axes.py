@@ -6,6 +6,7 @@ What a name means on a mesh is decided in `parallel/partition.py`. Without a mes
 from typing import cast
 
 import flax.linen as nn
+import jax
 from flax.linen.spmd import RulesFallback
 from jaxtyping import Array
 
@@ -22,3 +23,9 @@ def constrain(x: Array, *axes: str | None) -> Array:
         ValueError: no rule speaks of a name.
     """
     return nn.with_logical_constraint(x, axes, fallback=RulesFallback.RAISE_ERROR)
+
+
+def on_one_device() -> bool:
+    """Whether there is no mesh, or one that cuts nothing."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.empty or mesh.size == 1

@@ -122,22 +122,30 @@ class TumorChain(nn.Module):
         unrolled: the decoder's, for decoding.
         remat: what training keeps of each layer, see `models/remat.py`.
         kernel: of the decoder's attention in training, see `models/attention.py`.
+        scan_unroll: layers that one turn of a scan over layers holds.
     """
 
     config: TumorChainConfig
     unrolled: bool = False
     remat: Remat = "none"
     kernel: Kernel = "xla"
+    scan_unroll: int = 1
 
     def setup(self) -> None:
         """Declare the parts."""
         config = self.config
         dtype = jnp.dtype(config.dtype)
-        self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat)
+        self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat, self.scan_unroll)
         self.projector = Projector(config.projector, config.decoder.hidden_size, config.lora, dtype)
         self.organ_classifier = OrganClassifier(dtype)
         self.decoder = Decoder(
-            config.decoder, config.lora, dtype, self.unrolled, self.remat, self.kernel
+            config.decoder,
+            config.lora,
+            dtype,
+            self.unrolled,
+            self.remat,
+            self.kernel,
+            self.scan_unroll,
         )
 
     def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:

@@ -68,7 +68,12 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
     state = _abstract_state(config, mesh, optimizer)
     batch = _abstract_batch(config, mesh)
     step = make_step(
-        TumorChain(config.model, remat=config.remat, kernel=config.attention),
+        TumorChain(
+            config.model,
+            remat=config.remat,
+            kernel=config.attention,
+            scan_unroll=config.scan_unroll,
+        ),
         optimizer,
         config.alpha,
         accumulation,

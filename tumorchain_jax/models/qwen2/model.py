@@ -182,8 +182,14 @@ class MLP(nn.Module):
         size = self.config.intermediate_size
         gate = linear("gate_proj", size, ("embed", "mlp"))(x)
         up = linear("up_proj", size, ("embed", "mlp"))(x)
-        y = constrain(nn.silu(gate) * up, "batch", "length", "mlp")
+        y = constrain(_gated(gate, up), "batch", "length", "mlp")
         return linear("down_proj", x.shape[-1], ("mlp", "embed"))(y)
+
+
+@jax.checkpoint
+def _gated(gate: Float[Array, "B T F"], up: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
+    """Made again in the backward pass: it would keep three more arrays of this size."""
+    return nn.silu(gate) * up
 
 
 class Block(nn.Module):
@@ -223,6 +229,8 @@ class Decoder(nn.Module):
             stacked under `layers`. `unroll` turns the second tree into the first.
         remat: see `models/remat.py`.
         kernel: of attention without a cache, see `models/attention.py`.
+        scan_unroll: stacked layers that one turn of the scan holds: more are faster on a CPU, and
+            longer to compile.
     """
 
     config: Qwen2Config
@@ -231,6 +239,7 @@ class Decoder(nn.Module):
     unrolled: bool = False
     remat: Remat = "none"
     kernel: Kernel = "xla"
+    scan_unroll: int = 1
 
     def setup(self) -> None:
         """Declare the parts."""
@@ -251,6 +260,7 @@ class Decoder(nn.Module):
                 split_rngs={"params": True},
                 in_axes=(nn.broadcast, nn.broadcast),
                 length=config.num_hidden_layers,
+                unroll=self.scan_unroll,
                 metadata_params={nn.PARTITION_NAME: "layers"},
             )(config, *rest, self.kernel)
         self.norm = RMSNorm(config.rms_norm_eps, self.dtype)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import prod
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
+from tumorchain_jax.models.attention import masked_attention
 from tumorchain_jax.models.linear import Linear, LoRA
 from tumorchain_jax.models.logical_axes import constrain, logical
 from tumorchain_jax.models.remat import Remat, rematerialized
@@ -86,7 +86,7 @@ class Block(nn.Module):
         heads = (part.reshape(B, N, config.num_heads, -1) for part in jnp.split(qkv, 3, axis=-1))
         heads = (constrain(y, "batch", "cells", "projected_heads", None) for y in heads)
         q, k, v = (constrain(y, "batch", None, "attention_heads", None) for y in heads)
-        y = jax.nn.dot_product_attention(q, k, v, mask=mask)
+        y = masked_attention(q, k, v, mask)
         y = constrain(y, "batch", None, "attention_heads", None).reshape(B, N, C)
         x = x + linear("out_proj", C, ("heads", "embed"), use_bias=True)(y)
 
@@ -104,6 +104,7 @@ class ViT3D(nn.Module):
     lora: LoRA | None = None
     dtype: DTypeLike = jnp.float32
     remat: Remat = "none"
+    scan_unroll: int = 1
 
     @nn.compact
     def __call__(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B N C"]:
@@ -136,6 +137,7 @@ class ViT3D(nn.Module):
             split_rngs={"params": True},
             in_axes=nn.broadcast,
             length=config.num_layers,
+            unroll=self.scan_unroll,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
         x = constrain(x, "batch", "cells", None)
