@@ -81,6 +81,13 @@ set_up() {
   touch "$venv/.unfinished"
   "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check \
     --constraint "$root/launch/constraints.txt" --editable "$root$extras"
+  if [[ $extras == *parity* ]]; then
+    # nnU-Net without what it asks for: timm, which is not used here, brings a torchvision that is
+    # of use only beside the same build of torch, and breaks transformers beside another.
+    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-deps \
+      --constraint "$root/launch/constraints.txt" \
+      acvl_utils batchgenerators batchgeneratorsv2 dynamic_network_architectures nnunetv2
+  fi
   printf '%s\n' "$wanted" >"$stamp"
   rm "$venv/.unfinished"
 }

@@ -8,6 +8,13 @@ from tumorchain_jax.convert.family import match
 from tumorchain_jax.convert.importer import describe, import_folder
 from tumorchain_jax.convert.output import appearing
 from tumorchain_jax.convert.recognise import open_source
+from tumorchain_jax.convert.segmentation import (
+    export_segmentation,
+    import_segmentation,
+    inspect_segmentation,
+    is_segmentation,
+    verify_segmentation,
+)
 from tumorchain_jax.convert.tumorchain import (
     export_tumorchain,
     import_tumorchain,
@@ -38,14 +45,14 @@ def convert(
     Raises:
         InputError: the input cannot be used, or `output` is not given where it is needed.
     """
+    if is_segmentation(source):
+        return _convert_segmentation(what, source, output, dtype)
     if what == "inspect":
         with open_source(source, base) as (tensors, family):
             return describe(family, tensors, match(source, family, tensors, dtype))
-    if output is None:
-        raise InputError("command line", "-o", "none", "a folder", "name one")
+    output = _named(output)
     if what == "verify":
-        verdict = _verify(source, output)
-        return {"same": verdict.same, **vars(verdict)}
+        return _told(_verify(source, output))
     if what == "import" and is_theirs(source):
         with appearing(output) as part:
             count = import_tumorchain(source, part)
@@ -57,6 +64,31 @@ def convert(
     else:
         count = len(export_folder(source, output, dtype, adapter))
     return {"output": str(output), "tensors": count}
+
+
+def _convert_segmentation(
+    what: str, source: Path, output: Path | None, dtype: str | None
+) -> dict[str, Any]:
+    if dtype not in (None, "float32"):
+        mend = "leave it out"
+        raise InputError("command line", "--dtype", dtype, "float32, as nnU-Net has it", mend)
+    if what == "inspect":
+        return inspect_segmentation(source)
+    output = _named(output)
+    if what == "verify":
+        return _told(verify_segmentation(source, output))
+    change = import_segmentation if what == "import" else export_segmentation
+    return {"output": str(output), "tensors": change(source, output)}
+
+
+def _named(output: Path | None) -> Path:
+    if output is None:
+        raise InputError("command line", "-o", "none", "a folder", "name one")
+    return output
+
+
+def _told(verdict: Verdict) -> dict[str, Any]:
+    return {"same": verdict.same, **vars(verdict)}
 
 
 def _verify(source: Path, output: Path) -> Verdict:

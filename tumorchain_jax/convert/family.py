@@ -139,9 +139,8 @@ def match(folder: Path, family: Family, tensors: Mapping[str, Tensor], dtype: st
     for key, (path, layer) in places.items():
         tensor, shape = tensors[key], family.shapes[path]
         shape = shape if layer is None else shape[1:]
-        to_ours = made_of[path].transform.to_ours
-        if to_ours(np.broadcast_to(np.int8(0), tensor.shape)).shape != shape:
-            expected = made_of[path].transform.from_ours(np.broadcast_to(np.int8(0), shape)).shape
+        expected = made_of[path].transform.from_ours(np.broadcast_to(np.int8(0), shape)).shape
+        if tensor.shape != expected:
             wrong.append(f"{key} (shape {tensor.shape}, expected {expected})")
         if tensor.dtype.name not in FLOATS:
             wrong.append(f"{key} (dtype {tensor.dtype}, expected one of {' '.join(FLOATS)})")
@@ -166,5 +165,5 @@ def _refuse(folder: Path, family: Family, kind: str, keys: Sequence[str]) -> Non
         "tensors",
         f"{kind} {', '.join(keys[:SHOWN])}{more}",
         f"each tensor of {family.name} once, in its own shape",
-        "complete the folder, or put the config.json beside it that belongs to these weights",
+        "complete the folder, or put the configuration beside it that is of these weights",
     )

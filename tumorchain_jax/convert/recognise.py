@@ -111,7 +111,7 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
     if str(fields.get("model_type")) in qwen2.BIASED:
         return language_model(fields["model_type"], qwen2.read_config(path, fields))
     found = repr(fields["model_type"]) if "model_type" in fields else "none"
-    known = f"{', '.join(qwen2.BIASED)}, or the tensors of M3D-CLIP's encoder"
+    known = f"{', '.join(qwen2.BIASED)}, the tensors of M3D-CLIP's encoder, or nnU-Net's plans.json"
     raise InputError(path, "model_type", found, known, "only these can be read")
 
 

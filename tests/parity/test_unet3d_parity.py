@@ -1,0 +1,305 @@
+"""nnU-Net's networks against nnunetv2 itself: logits on random weights, checkpoints both ways."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tumorchain_jax.convert.command import convert
+from tumorchain_jax.models.unet3d.convert import COPIES, table
+from tumorchain_jax.models.unet3d.model import UNet3D
+from tumorchain_jax.models.weight_map import to_ours
+from tumorchain_jax.segmentation.model_folder import load_segmentation_model
+from tumorchain_jax.segmentation.plans import Plan, read_plan
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("nnunetv2")
+unet = pytest.importorskip("dynamic_network_architectures.architectures.unet")
+pytestmark = pytest.mark.filterwarnings("ignore:Detected old nnU-Net plans format:UserWarning")
+
+Network = dict[str, Any]
+
+# Largest absolute difference of logits, which are of some units, in float32.
+TOLERANCE = 1e-4
+# The same over the largest logit, for bfloat16.
+HALF_TOLERANCE = 0.1
+
+ISOTROPIC = {
+    "features": [4, 8, 8],
+    "strides": [[1, 1, 1], [2, 2, 2], [2, 2, 2]],
+    "kernels": [[3, 3, 3], [3, 3, 3], [3, 3, 3]],
+}
+# One stage is as large as the one before, one has as many channels.
+ANISOTROPIC = {
+    "features": [4, 8, 16, 16],
+    "strides": [[1, 1, 1], [1, 2, 2], [1, 1, 1], [2, 1, 2]],
+    "kernels": [[1, 3, 3], [1, 3, 3], [3, 3, 3], [3, 3, 1]],
+}
+FULL = {
+    "features": [32, 64, 128, 256, 320, 320],
+    "strides": [[1, 1, 1], *[[2, 2, 2]] * 5],
+    "kernels": [[3, 3, 3]] * 6,
+}
+SIZES = {"isotropic": ISOTROPIC, "anisotropic": ANISOTROPIC}
+KINDS = ("PlainConvUNet", "ResidualEncoderUNet")
+
+
+def old_network(kind: str, sizes: dict, blocks: list[int], decoder: list[int]) -> Network:
+    """Of the plans' older format, which knows doubling features alone."""
+    features = sizes["features"]
+    return {
+        "UNet_class_name": kind,
+        "UNet_base_num_features": features[0],
+        "unet_max_num_features": features[-1],
+        "n_conv_per_stage_encoder": blocks,
+        "n_conv_per_stage_decoder": decoder,
+        "num_pool_per_axis": [3, 3, 3],
+        "pool_op_kernel_sizes": sizes["strides"],
+        "conv_kernel_sizes": sizes["kernels"],
+    }
+
+
+def new_network(kind: str, sizes: dict, blocks: list[int], decoder: list[int]) -> Network:
+    options = {
+        "n_stages": len(blocks),
+        "features_per_stage": sizes["features"],
+        "conv_op": "torch.nn.modules.conv.Conv3d",
+        "kernel_sizes": sizes["kernels"],
+        "strides": sizes["strides"],
+        "n_conv_per_stage" if kind == "PlainConvUNet" else "n_blocks_per_stage": blocks,
+        "n_conv_per_stage_decoder": decoder,
+        "conv_bias": True,
+        "norm_op": "torch.nn.modules.instancenorm.InstanceNorm3d",
+        "norm_op_kwargs": {"eps": 1e-05, "affine": True},
+        "dropout_op": None,
+        "dropout_op_kwargs": None,
+        "nonlin": "torch.nn.LeakyReLU",
+        "nonlin_kwargs": {"inplace": True},
+    }
+    name = f"dynamic_network_architectures.architectures.unet.{kind}"
+    imported = ["conv_op", "norm_op", "dropout_op", "nonlin"]
+    architecture = {
+        "network_class_name": name,
+        "arch_kwargs": options,
+        "_kw_requires_import": imported,
+    }
+    return {"architecture": architecture}
+
+
+FORMATS = {"old": old_network, "new": new_network}
+
+
+def plans_of(network: Network, patch_size: list[int]) -> dict[str, Any]:
+    resampling = {"is_seg": False, "order": 1, "order_z": 0, "force_separate_z": None}
+    intensity = {"mean": 50.0, "std": 100.0, "percentile_00_5": -200.0, "percentile_99_5": 300.0}
+    fields: dict[str, Any] = {
+        "data_identifier": "nnUNetPlans_3d_fullres",
+        "preprocessor_name": "DefaultPreprocessor",
+        "batch_size": 2,
+        "patch_size": patch_size,
+        "median_image_size_in_voxels": [64, 64, 64],
+        "spacing": [1.5, 1.5, 1.5],
+        "normalization_schemes": ["CTNormalization"],
+        "use_mask_for_norm": [False],
+        "batch_dice": True,
+        **network,
+    }
+    for kind in ("data", "seg", "probabilities"):
+        fields[f"resampling_fn_{kind}"] = "resample_data_or_seg_to_shape"
+        fields[f"resampling_fn_{kind}_kwargs"] = resampling
+    return {
+        "dataset_name": "Dataset001_Random",
+        "plans_name": "nnUNetPlans",
+        "image_reader_writer": "SimpleITKIO",
+        "label_manager": "LabelManager",
+        "experiment_planner_used": "ExperimentPlanner",
+        "original_median_spacing_after_transp": [1.5, 1.5, 1.5],
+        "original_median_shape_after_transp": [64, 64, 64],
+        "transpose_forward": [0, 1, 2],
+        "transpose_backward": [0, 1, 2],
+        "foreground_intensity_properties_per_channel": {"0": intensity},
+        "configurations": {"3d_fullres": fields},
+    }
+
+
+DATASET = {
+    "channel_names": {"0": "CT"},
+    "labels": {"background": 0, "liver": 1, "spleen": 2},
+    "numTraining": 1,
+    "file_ending": ".nii.gz",
+}
+
+
+@pytest.fixture(scope="module")
+def nnunet() -> Any:
+    """nnU-Net's own: plans, networks, predictor and trainer."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
+        from nnunetv2.training.logging.nnunet_logger import LocalLogger
+        from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
+        from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
+    return SimpleNamespace(
+        Predictor=nnUNetPredictor,
+        Logger=LocalLogger,
+        Trainer=nnUNetTrainer,
+        PlansManager=PlansManager,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "theirs" / "fold_0").mkdir(parents=True)
+    return tmp_path / "theirs"
+
+
+def build(nnunet: Any, network: Network, patch_size: list[int], folder: Path) -> Any:
+    """nnU-Net's network of a plan, with random parameters; its files but for the checkpoint."""
+    plans = plans_of(network, patch_size)
+    (folder / "plans.json").write_text(json.dumps(plans))
+    (folder / "dataset.json").write_text(json.dumps(DATASET))
+    manager = nnunet.PlansManager(plans)
+    configuration = manager.get_configuration("3d_fullres")
+    torch.manual_seed(0)
+    classes = len(DATASET["labels"])
+    model = nnunet.Trainer.build_network_architecture(manager, configuration, 1, classes, False)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            is_scale = "norm" in name and name.endswith("weight")
+            torch.nn.init.normal_(parameter, float(is_scale), 0.3)
+    return model.eval()
+
+
+def save(nnunet: Any, model: Any, folder: Path) -> None:
+    """The checkpoint as nnU-Net's trainer writes it, its log and optimizer with something in it."""
+    logger, optimizer = nnunet.Logger(), torch.optim.SGD(model.parameters(), 1e-9, momentum=0.9)
+    for values in logger.my_fantastic_logging.values():
+        values.extend([np.float64(0.5), np.float32(0.25), 1.0])
+    logger.my_fantastic_logging["dice_per_class_or_region"].append([np.float64(0.1), np.nan])
+    model(torch.zeros(1, 1, *[16] * 3)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    init_args = {
+        "plans": json.loads((folder / "plans.json").read_text()),
+        "configuration": "3d_fullres",
+        "fold": 0,
+        "dataset_json": DATASET,
+        "device": torch.device("cpu"),
+    }
+    # What its `save_checkpoint` looks at.
+    trainer = type("nnUNetTrainer", (SimpleNamespace,), {})(
+        local_rank=0,
+        disable_checkpointing=False,
+        is_ddp=False,
+        network=model,
+        optimizer=optimizer,
+        grad_scaler=None,
+        logger=SimpleNamespace(get_checkpoint=lambda: logger.my_fantastic_logging),
+        _best_ema=np.float64(0.5),
+        current_epoch=4,
+        my_init_kwargs=init_args,
+        inference_allowed_mirroring_axes=(0, 2),
+    )
+    nnunet.Trainer.save_checkpoint(trainer, str(folder / "fold_0" / "checkpoint_final.pth"))
+
+
+def random_tile(*size: int) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((1, *size, 1)).astype(np.float32)
+
+
+def their_logits(network: Any, tile: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        logits = network(torch.from_numpy(np.moveaxis(tile, -1, 1).copy()))
+    return np.moveaxis(logits.numpy(), 1, -1)
+
+
+def our_logits(plan: Plan, params: Any, tile: np.ndarray, dtype: Any = jnp.float32) -> np.ndarray:
+    return np.asarray(jax.jit(UNet3D(plan.network, dtype).apply)({"params": params}, tile))
+
+
+def our_parameters(plan: Plan, theirs: Any) -> Any:
+    tile = jnp.zeros((1, *plan.network.multiple, 1))
+    shapes = nn.unbox(jax.eval_shape(UNet3D(plan.network).init, jax.random.key(0), tile))["params"]
+    state = {key: value.numpy() for key, value in theirs.state_dict().items()}
+    return to_ours(table(plan.network), state, shapes, COPIES)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("plans_format", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_equal_nnunet(
+    kind: str,
+    plans_format: str,
+    sizes: str,
+    nnunet: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Where plans of the older format look for the residual network, which has moved since.
+    moved_from = f"{unet.__package__}.residual_unet"
+    monkeypatch.setitem(sys.modules, moved_from, unet)
+    monkeypatch.setattr(moved_from, unet, raising=False)
+    stages = len(SIZES[sizes]["features"])
+    blocks, decoder = [1, 3, 2, 1][:stages], [2, 1, 3][: stages - 1]
+    network = FORMATS[plans_format](kind, SIZES[sizes], blocks, decoder)
+    theirs = build(nnunet, network, [16, 16, 16], folder)
+    plan = read_plan(folder)
+    assert plan.network.residual == (kind == "ResidualEncoderUNet")
+    params, tile = our_parameters(plan, theirs), random_tile(8, 16, 24)
+    expected = their_logits(theirs, tile)
+    assert np.abs(expected).max() > 1
+    assert_close(our_logits(plan, params, tile), expected, TOLERANCE)
+    if (plans_format, sizes) == ("new", "anisotropic"):
+        half = our_logits(plan, params, tile, jnp.bfloat16)
+        assert half.dtype == np.float32
+        assert_close(half, expected, HALF_TOLERANCE * np.abs(expected).max())
+
+
+def assert_close(got: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    assert got.shape == expected.shape
+    difference = np.abs(got - expected).max()
+    print(f"largest difference {difference:.2e}, largest logit {np.abs(expected).max():.1f}")
+    assert difference <= tolerance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpoints_go_in_and_out(kind: str, nnunet: Any, folder: Path, tmp_path: Path) -> None:
+    network = new_network(kind, ANISOTROPIC, [1, 2, 1, 1], [1, 1, 1])
+    theirs = build(nnunet, network, [16, 16, 16], folder)
+    save(nnunet, theirs, folder)
+    ours, back = tmp_path / "ours", tmp_path / "back"
+    convert("import", folder, ours, None, None, None)
+    convert("export", ours, back, None, None, None)
+    assert convert("verify", folder, back, None, None, None)["same"]
+    model = load_segmentation_model(ours)
+    assert (model.plan.mirror_axes, model.plan.trainer) == ((0, 2), "nnUNetTrainer")
+
+    predictor = nnunet.Predictor(device=torch.device("cpu"))
+    predictor.initialize_from_trained_model_folder(str(back), (0,))
+    assert predictor.allowed_mirroring_axes == (0, 2)
+    state = theirs.state_dict()
+    [found] = predictor.list_of_parameters
+    assert found.keys() == state.keys()
+    assert all(torch.equal(found[key], value) for key, value in state.items())
+    tile = random_tile(8, 16, 16)
+    expected = their_logits(predictor.network.eval(), tile)
+    np.testing.assert_array_equal(expected, their_logits(theirs, tile))
+    assert_close(our_logits(model.plan, model.folds[0], tile), expected, TOLERANCE)
+
+
+def test_the_network_of_the_usual_size(nnunet: Any, folder: Path) -> None:
+    """31 million parameters, as TotalSegmentator's, on a tile of 64 voxels each way."""
+    network = old_network("PlainConvUNet", FULL, [2] * 6, [2] * 5)
+    theirs = build(nnunet, network, [64, 64, 64], folder)
+    plan = read_plan(folder)
+    params, tile = our_parameters(plan, theirs), random_tile(64, 64, 64)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 31_196_399
+    assert_close(our_logits(plan, params, tile), their_logits(theirs, tile), TOLERANCE)

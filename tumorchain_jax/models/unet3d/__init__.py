@@ -1,0 +1,1 @@
+"""nnU-Net's networks: the segmentation expert of every round of reasoning."""

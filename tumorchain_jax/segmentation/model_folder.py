@@ -1,0 +1,255 @@
+"""A segmentation model as a folder: nnU-Net's own layout, with safetensors for pickles.
+
+    plans.json, dataset.json     as nnU-Net wrote them
+    checkpoint.json              of its checkpoints: configuration, trainer, axes of mirroring
+    fold_N/model.safetensors     float32 parameters by path
+
+A folder of nnU-Net itself, with `fold_N/checkpoint_final.pth`, is read as well and can be written.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import save_file
+
+from tumorchain_jax.convert.family import Family, Shapes, match, module_shapes
+from tumorchain_jax.convert.output import appearing
+from tumorchain_jax.convert.pickles import unpickle_nnunet
+from tumorchain_jax.convert.recognise import read_json
+from tumorchain_jax.convert.tensor_files import Tensor, check_finite, read_file
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.models.unet3d import convert
+from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
+from tumorchain_jax.models.weight_map import KEEP, from_ours
+from tumorchain_jax.path_rules import flatten, unflatten
+from tumorchain_jax.segmentation.fields import Fields
+from tumorchain_jax.segmentation.plans import DATASET, PLANS, Plan, read_plan
+
+Params = dict[str, Any]
+CHECKPOINT, WEIGHTS, PICKLE = "checkpoint.json", "model.safetensors", "checkpoint_final.pth"
+MOST_FOLDS = 100
+MIRRORING = "inference_allowed_mirroring_axes"
+
+
+@dataclass(frozen=True)
+class SegmentationModel:
+    """A network that segments, trained once or several times; then their logits are averaged.
+
+    Attributes:
+        folds: the parameters of each training, float32.
+        sha256: of plan and parameters, whichever kind of folder they are from (see `digest`).
+        source: where they are from, for messages.
+        names: of the folds, as nnU-Net counts them.
+    """
+
+    plan: Plan
+    folds: tuple[Params, ...]
+    sha256: str
+    source: str
+    names: tuple[str, ...] = ("0",)
+
+
+class OpenFold(NamedTuple):
+    """The weights of one training, not yet read.
+
+    Attributes:
+        path: of their file.
+        tensors: valid as long as the fold is open.
+    """
+
+    path: Path
+    plan: Plan
+    family: Family
+    tensors: Mapping[str, Tensor]
+
+
+def digest(plan: Plan, folds: Sequence[Params]) -> str:
+    """The sha256 of all that decides what a model answers."""
+    sums = hashlib.sha256()
+    about = [plan.plans_json, plan.dataset_json, plan.configuration, plan.mirror_axes]
+    sums.update(json.dumps(about, sort_keys=True).encode())
+    for fold in folds:
+        for path, leaf in sorted(flatten(fold).items()):
+            sums.update(f"{path} {leaf.shape}".encode())
+            sums.update(np.ascontiguousarray(leaf, np.float32).tobytes())
+    return sums.hexdigest()
+
+
+def load_segmentation_model(
+    folder: Path, folds: Collection[int | str] | None = None
+) -> SegmentationModel:
+    """Read a model folder, ours or nnU-Net's.
+
+    Args:
+        folds: to be read; None: as nnU-Net, all with a number, or else the one of all scans.
+
+    Raises:
+        InputError: the folder is not whole; the plan cannot be run here (see `read_plan`); a pickle
+            is damaged or needs more than tensors; the weights are of another plan.
+    """
+    names = fold_names(folder, folds)
+    plans, params = [], []
+    for name in names:
+        with open_fold(folder, name) as fold:
+            plans.append(fold.plan)
+            params.append(_read(fold))
+    for name, plan in zip(names, plans, strict=True):
+        if plan.configuration != plans[0].configuration:
+            expected = f"{plans[0].configuration}, as fold_{names[0]}"
+            mend = "name folds of one configuration"
+            raise InputError(folder, f"fold_{name}", plan.configuration, expected, mend)
+    return SegmentationModel(
+        plans[0], tuple(params), digest(plans[0], params), str(folder), tuple(names)
+    )
+
+
+def fold_names(folder: Path, folds: Collection[int | str] | None = None) -> list[str]:
+    """The names of those folds that `load_segmentation_model` reads.
+
+    Raises:
+        InputError: there is none, or not one that was asked for.
+    """
+    there = [
+        name
+        for name in (*map(str, range(MOST_FOLDS)), "all")
+        if any((folder / f"fold_{name}" / file).is_file() for file in (WEIGHTS, PICKLE))
+    ]
+    if not there:
+        expected, mend = f"{WEIGHTS} or {PICKLE} in it", "name the folder with plans.json"
+        raise InputError(folder, "fold_0", "none", expected, mend)
+    if folds is None:
+        return [name for name in there if name != "all"] or there
+    for name in map(str, folds):
+        if name not in there:
+            mend = "name a fold that is there"
+            raise InputError(folder, f"fold_{name}", "none", f"one of {' '.join(there)}", mend)
+    return [*map(str, folds)]
+
+
+@contextmanager
+def open_fold(folder: Path, name: str) -> Iterator[OpenFold]:
+    """One fold of a model folder, and what its tensors must be.
+
+    Raises:
+        InputError: as `load_segmentation_model`.
+    """
+    fold = folder / f"fold_{name}"
+    with TemporaryDirectory() as scratch:
+        if ours := (fold / WEIGHTS).is_file():
+            path, told = fold / WEIGHTS, folder / CHECKPOINT
+            tensors, values = read_file(path), read_json(told)
+        else:
+            path = told = fold / PICKLE
+            tensors, values = unpickle_nnunet(path, Path(scratch))
+        plan = _plan(folder, Fields(told, "", values))
+        table = [(r"(.*)", r"\1", KEEP)] if ours else convert.table(plan.network)
+        shapes, config = _shapes(plan.network), {"segmentation": asdict(plan.network)}
+        family = Family("nnunet", config, table, shapes, convert.RENAMES, ignored=convert.COPIES)
+        yield OpenFold(path, plan, family, tensors)
+
+
+def _plan(folder: Path, told: Fields) -> Plan:
+    """The plan that a checkpoint names, with what it says of the weights."""
+    axes = told.values.get(MIRRORING) or []
+    if not isinstance(axes, list) or not all(axis in (0, 1, 2) for axis in axes):
+        told.refuse(MIRRORING, "axes of a volume, or none")
+    plan = read_plan(folder, told.text("configuration"))
+    return replace(plan, mirror_axes=tuple(axes), trainer=told.text("trainer_name"))
+
+
+@cache
+def _shapes(config: UNet3DConfig) -> Shapes:
+    tile = jax.ShapeDtypeStruct((1, *config.multiple, config.in_channels), jnp.float32)
+    return module_shapes(UNet3D(config), tile)
+
+
+def _read(fold: OpenFold) -> Params:
+    matched = match(fold.path, fold.family, fold.tensors, None)
+    flat = {}
+    for key, (path, _) in matched.places.items():
+        tensor = fold.tensors[key]
+        count = prod(tensor.shape)
+        values = np.fromfile(tensor.file, tensor.dtype, count, offset=tensor.start)
+        check_finite(fold.path, key, values)
+        ours = matched.specs[path].source.transform.to_ours(values.reshape(tensor.shape))
+        flat[path] = np.ascontiguousarray(ours, np.float32)
+    return unflatten(flat)
+
+
+def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:
+    """Write a model folder of ours; it appears whole.
+
+    Raises:
+        InputError: it is there already.
+    """
+    with appearing(folder) as part:
+        _write_plan(model.plan, part)
+        told = {
+            "configuration": model.plan.configuration,
+            "trainer_name": model.plan.trainer,
+            MIRRORING: list(model.plan.mirror_axes) or None,
+        }
+        _write_json(part / CHECKPOINT, told)
+        for name, fold in zip(model.names, model.folds, strict=True):
+            weights = part / f"fold_{name}" / WEIGHTS
+            weights.parent.mkdir()
+            arrays = {
+                path: np.ascontiguousarray(leaf, np.float32) for path, leaf in flatten(fold).items()
+            }
+            save_file(arrays, weights, metadata={"format": "np"})
+            weights.chmod((part / CHECKPOINT).stat().st_mode)  # else for its owner's eyes alone
+
+
+def export_nnunet(model: SegmentationModel, folder: Path) -> None:
+    """Write a folder of nnU-Net's, from which its own predictor runs; it appears whole.
+
+    Raises:
+        InputError: it is there already; PyTorch is not installed.
+    """
+    if find_spec("torch") is None:
+        expected, mend = "PyTorch, to write pickles", "install tumorchain-jax[torch]"
+        raise InputError(folder, "pickle", "no torch here", expected, mend)
+    import torch
+
+    plan = model.plan
+    table = convert.table(plan.network)
+    with appearing(folder) as part:
+        _write_plan(plan, part)
+        for name, fold in zip(model.names, model.folds, strict=True):
+            arrays = from_ours(table, fold)
+            # One tensor under several names is stored once.
+            weights = {key: torch.from_numpy(values) for key, values in arrays.items()}
+            checkpoint = {
+                "network_weights": convert.with_copies(weights),
+                "trainer_name": plan.trainer,
+                MIRRORING: plan.mirror_axes or None,
+                "init_args": {
+                    "plans": dict(plan.plans_json),
+                    "configuration": plan.configuration,
+                    "fold": name if name == "all" else int(name),
+                    "dataset_json": dict(plan.dataset_json),
+                },
+            }
+            (part / f"fold_{name}").mkdir()
+            torch.save(checkpoint, part / f"fold_{name}" / PICKLE)
+
+
+def _write_plan(plan: Plan, folder: Path) -> None:
+    _write_json(folder / PLANS, plan.plans_json)
+    _write_json(folder / DATASET, plan.dataset_json)
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=1) + "\n")
