@@ -1,6 +1,8 @@
 """The Python front door."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import nibabel as nib
@@ -11,7 +13,11 @@ from tumorchain_jax import analyze
 from tumorchain_jax.analyze import QUESTION_TOKENS, TASKS, Analyzer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.reasoning.interleaved import encode, reason
+from tumorchain_jax.scan.organs import DIGESTIVE, TOTALSEGMENTATOR
 from tumorchain_jax.scan.phantom import Patient, make_patient, write_patient
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.choice import NO_SEGMENTER
+from tumorchain_jax.segmentation.total import Part, TotalSegmenter
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +27,7 @@ def patient() -> Patient:
 
 @pytest.fixture(scope="module")
 def analyzer() -> Analyzer:
-    return Analyzer.load()
+    return Analyzer.load(segmenter=NO_SEGMENTER)
 
 
 def test_every_form_of_a_scan_gives_the_same_answer(
@@ -122,3 +128,75 @@ def test_report_names_what_it_ran_on(analyzer: Analyzer, patient: Patient) -> No
     assert report.weights_sha256 == analyzer.checkpoint.sha256
     assert report.versions["jax"] == jax.__version__
     assert report.preprocessing["level"] == 40.0
+
+
+# ---------------------------------------------------------- masks from a segmenter
+
+
+def truth_teller(patient: Patient, parts: Sequence[Sequence[str]], ran: list[int]) -> Any:
+    """A segmenter that knows where a patient's organs are; part n finds the n-th organs."""
+
+    def part(number: int) -> Part:
+        ids = [TOTALSEGMENTATOR.index(organ) for organ in parts[number]]
+
+        def predict(scan: Volume) -> Volume:
+            ran.append(number)
+            local = np.zeros(118, np.uint8)
+            local[ids] = np.arange(1, len(ids) + 1)
+            return Volume(local[patient.labels.voxels], scan.affine)
+
+        return Part(f"part {number}", (0, *ids), predict, lambda: f"sha {number}")
+
+    return TotalSegmenter("truth", tuple(part(number) for number in range(len(parts))))
+
+
+def test_predicted_masks_do_what_given_ones_do(analyzer: Analyzer, patient: Patient) -> None:
+    ran: list[int] = []
+    segmenter = truth_teller(patient, [TOTALSEGMENTATOR[1:]], ran)
+    predicted = Analyzer.load(segmenter=segmenter)(patient.ct)
+    given = analyzer(patient.ct, mask=patient.labels)
+    assert predicted.trace == given.trace
+    assert predicted.organs == given.organs
+    assert predicted.organs["liver"].voxels > 1000
+    assert ran == [0]
+    assert given.masks is not None
+    assert (given.masks.kind, given.warnings) == ("given", ())
+    assert predicted.masks is not None
+    assert predicted.masks.weights == {"part 0": "sha 0"}
+    assert "the organ masks are a machine's (truth)" in predicted.warnings[0]
+    assert set(predicted.seconds) == {*given.seconds, "segment"}
+
+
+def test_a_part_runs_when_the_chain_names_its_organ(
+    analyzer: Analyzer, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known at first: each round's organ brings the next round's."""
+    monkeypatch.setattr(analyze, "DIGESTIVE", ())
+    ran: list[int] = []
+    organs = [TOTALSEGMENTATOR[label] for label in DIGESTIVE]
+    segmenter = truth_teller(patient, [*([organ] for organ in organs), ["aorta"]], ran)
+    late = Analyzer.load(segmenter=segmenter)
+    report = late(patient.ct, "Where is the tumour?")
+    given = analyzer(patient.ct, "Where is the tumour?", mask=patient.labels)
+    assert report.trace == given.trace
+    named = {m.organ for r in given.trace.rounds for m in r.organs}
+    assert {organs[number] for number in ran} == {
+        organ.replace("colorectum", "colon") for organ in named
+    } & set(organs)
+    assert len(ran) == len(set(ran)) > 1, "each part ran once"
+    assert 5 not in ran, "nobody named the aorta"
+    again = Analyzer.load(segmenter=segmenter)(patient.ct, "Where is the tumour?")
+    assert again.to_dict() | {"seconds": {}} == report.to_dict() | {"seconds": {}}
+
+
+def test_a_part_runs_when_the_question_names_its_organ(patient: Patient) -> None:
+    ran: list[int] = []
+    segmenter = truth_teller(patient, [["liver"], ["aorta"], ["spleen"]], ran)
+    case = (analyzer := Analyzer.load(segmenter=segmenter)).prepare(patient.ct)
+    assert ran == [0]
+    questions = ["Is the aorta wide?", "Is the AORTA calcified?"]
+    reports = analyzer.batch([(case, question) for question in questions])
+    assert ran[:2] == [0, 1], "once for both questions"
+    assert all("aorta" in report.organs for report in reports)
+    alone = analyzer.batch([(case, questions[1])])
+    assert alone[0].trace == reports[1].trace

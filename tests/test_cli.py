@@ -69,11 +69,17 @@ def test_analyze_writes_report_and_page(
     printed = json.loads(captured.out)
     assert printed == json.loads((out / "report.json").read_text())
     assert " ".join(printed) == (
-        "schema_version question answer conclusion rounds stop_reason preprocessing versions "
-        "weights_sha256 seed device seconds warnings notice"
+        "schema_version question answer conclusion rounds stop_reason masks organs preprocessing "
+        "versions weights_sha256 seed device seconds warnings notice"
     )
     assert printed["notice"] == NOTICE
     assert printed["warnings"] == []
+    assert printed["masks"] == {"kind": "given", "source": scan[1].name, "weights": {}}
+    labels = np.asarray(nib.load(scan[1]).dataobj)
+    liver = printed["organs"]["liver"]
+    assert liver["voxels"] == (labels == 5).sum()
+    voxel_ml = np.prod(nib.load(scan[1]).header.get_zooms()) / 1000
+    assert liver["volume_ml"] == pytest.approx(liver["voxels"] * voxel_ml, rel=1e-5)
     assert {"read", "preprocess", "encode", "reason"} <= set(printed["seconds"])
     looked = [o for r in printed["rounds"] for o in r["organs"] if o["outcome"] == "looked_at"]
     assert looked, "the shipped model looks again at an organ"
@@ -88,13 +94,36 @@ def test_analyze_writes_report_and_page(
     assert "<html" in (out / "report.html").read_text()
 
 
-def test_without_a_mask_it_says_what_is_lost(
+def test_without_a_mask_and_a_segmenter_it_says_what_is_lost(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out"), "--json"]) == 0
+    words = ["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out"), "--json"]
+    assert main([*words, "--segmenter", "none"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert "no organ mask" in record["warnings"][0]
+    assert record["masks"]["kind"] == "none"
+    assert record["organs"] == {}
     assert len(record["rounds"]) == 1
+
+
+def test_without_a_mask_the_nano_segmenter_makes_one(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["analyze", "-i", str(scan[0]), "--json", "-o"]
+    assert main([*words, str(tmp_path / "first")]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["masks"]["kind"] == "predicted"
+    assert [len(sha) for sha in record["masks"]["weights"].values()] == [64]
+    assert "a machine's" in record["warnings"][0]
+    assert record["organs"]["liver"]["volume_ml"] > 100
+    assert len(record["rounds"]) > 1, "organs are looked at"
+    (kept,) = (tmp_path / "cache" / "tumorchain" / "segmentations").iterdir()
+    stamp = kept.stat().st_mtime_ns
+    assert main([*words, str(tmp_path / "second")]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["rounds"] == record["rounds"]
+    assert again["seconds"]["segment"] < record["seconds"]["segment"]
+    assert kept.stat().st_mtime_ns > stamp
 
 
 def test_the_same_seed_gives_the_same_report(
@@ -301,6 +330,10 @@ def test_missing_checkpoint(scan: tuple[Path, Path], tmp_path: Path, refuse: Ref
         ["--top-p", "0"],
         ["-t", "poetry"],
         ["-m", "a", "b"],
+        ["--weights", "nowhere"],
+        ["--segmenter", "nnunet"],
+        ["--segmenter", "none", "--weights"],
+        ["--fast"],
     ],
 )
 def test_bad_flags(words: list[str], scan: tuple[Path, Path], refuse: Refuse) -> None:
@@ -396,6 +429,7 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
         (["--data", "{empty}", "--phantoms", "100"], "not allowed with argument"),
         (["--data", "{empty}", "--items", "x"], "not allowed with argument"),
         (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
+        (["--data", "{empty}", "--segment"], "--segment: found a data set, expected scans"),
     ],
 )
 def test_bad_data_set(

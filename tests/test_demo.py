@@ -1,6 +1,7 @@
 """The demo's example CT: only the right bytes are taken, and a phantom stands in without them."""
 
 import io
+import json
 import subprocess
 import tarfile
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax import demo
+from tumorchain_jax.cli.main import main
 
 
 @pytest.fixture(autouse=True)
@@ -57,13 +59,30 @@ def test_wrong_bytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_without_the_archive_a_phantom_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess([], 1, "", "ERROR: no network\n")
 
-    monkeypatch.setattr(subprocess, "run", no_network)
+    monkeypatch.setattr(subprocess, "run", fail)
+
+
+@pytest.mark.usefixtures("no_network")
+def test_without_the_archive_a_phantom_stands_in() -> None:
     patient, why = demo.demo_patient(0)
     assert why is not None
     assert "no network" in why
     assert patient.lesions
     assert "digital patient" in patient.ct.source
+
+
+@pytest.mark.usefixtures("no_network")
+def test_it_runs_from_the_scan_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "-o", str(tmp_path / "out"), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["masks"]["kind"] == "predicted"
+    assert "nano segmenter" in record["warnings"][0]
+    assert record["organs"]["liver"]["volume_ml"] > 100
+    assert record["truth"] != "no lesion"
+    outcomes = {organ["outcome"] for each in record["rounds"] for organ in each["organs"]}
+    assert "looked_at" in outcomes

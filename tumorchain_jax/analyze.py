@@ -1,15 +1,15 @@
 """The Python front door: load a model once, ask about many scans.
 
-analyzer = Analyzer.load()                       # the nano model that ships with the package
-report = analyzer("ct.nii.gz", "Where is the tumour?", mask="labels.nii.gz")
+analyzer = Analyzer.load()                       # the nano models that ship with the package
+report = analyzer("ct.nii.gz", "Where is the tumour?")
 report.save(Path("out"))
 """
 
 import platform
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,10 +35,14 @@ from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.scan.checks import check_ct, check_mask
 from tumorchain_jax.scan.organ_cells import OrganCells, organ_cells
-from tumorchain_jax.scan.organs import ORGANS, merge_labels
-from tumorchain_jax.scan.preprocess import PreparedScan, preprocess, resample_labels
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, labels_named
+from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.cache import SegmentationCache
+from tumorchain_jax.segmentation.choice import choose_segmenter
+from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
+from tumorchain_jax.segmentation.total import TotalSegmenter
 from tumorchain_jax.training.exported import Exported, load_exported
 
 NANO_CHECKPOINT = Path(__file__).parent / "pretrained" / "nano"
@@ -47,22 +51,24 @@ TASKS = {
     "report": "Write a report with findings, impression and conclusion.",
 }
 QUESTION_TOKENS = 192
-NO_MASK = (
-    "no organ mask: the answer rests on the global view alone. No organ can be looked at again, "
-    "located or classified. Give a TotalSegmentator v2 `total` label map to have that"
-)
 Scan = str | Path | SpatialImage | Volume | tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class PreparedCase:
-    """A scan in its model shape, with its organs."""
+    """A scan in its model shape, with its organs.
+
+    Attributes:
+        warnings: of the scan and the label map, one line each.
+        masks: what `cells` were made from; None where they were kept without it.
+    """
 
     source: str
     scan: PreparedScan
     cells: OrganCells
     warnings: tuple[str, ...]
     seconds: dict[str, float]
+    masks: OrganMasks | None = None
 
 
 class _Encoded(NamedTuple):
@@ -94,8 +100,10 @@ class Analyzer:
         batch_size: int = 1,
         max_rounds: int = 4,
         sampling: Sampling = GREEDY,
+        segmenter: TotalSegmenter | None = None,
     ):
         self.checkpoint = checkpoint
+        self._segmenter = segmenter
         config = checkpoint.model
         self._chat = Chat(checkpoint.tokenizer)
         self._model = TumorChain(config, unrolled=True)
@@ -112,9 +120,18 @@ class Analyzer:
             sampling=sampling,
         )
 
+    @cached_property
+    def segmenter(self) -> TotalSegmenter:
+        """Makes the masks of scans that come without one."""
+        return self._segmenter or choose_segmenter(cache=SegmentationCache())
+
     @classmethod
     def load(cls, checkpoint: str | Path | None = None, **options: Any) -> "Analyzer":
         """Read a checkpoint folder; None is the nano model that ships with the package.
+
+        Args:
+            options: of the constructor; `segmenter` makes the masks of scans that come without
+                one, by default with the nano segmenter that ships with the package.
 
         Raises:
             InputError: it is no checkpoint, or its weights and configuration disagree.
@@ -134,7 +151,8 @@ class Analyzer:
 
         Args:
             scan: a path (NIfTI or DICOM folder), a nibabel image, or (HU array, affine to RAS+ mm).
-            mask: its TotalSegmentator v2 `total` label map, in any of the same forms.
+            mask: its TotalSegmentator v2 `total` label map, in any of the same forms; None: the
+                segmenter makes one.
             rounds: at most this many; the loop's own limit by default.
 
         Raises:
@@ -160,13 +178,12 @@ class Analyzer:
         raise InputError("question", "length", found, room, "ask in fewer words")
 
     def prepare(self, scan: Scan, mask: Scan | None = None) -> PreparedCase:
-        """Read and preprocess a scan and its mask.
+        """Read and preprocess a scan; read its mask, or segment the digestive organs.
 
         Raises:
             InputError: either cannot be used.
         """
         started = time.monotonic()
-        config = self.checkpoint.model
         ct = _volume(scan)
         warnings = check_ct(ct)
         labels = None
@@ -178,18 +195,34 @@ class Analyzer:
             warnings += check_mask(labels, ct)
         read_done = time.monotonic()
         prepared = preprocess(ct, self.checkpoint.preprocess)
-        merged = np.zeros(prepared.image.shape, np.uint8)
         if labels is None:
-            warnings += (NO_MASK,)
+            masks = no_masks_yet(ct, prepared.transform, self.segmenter)
         else:
-            merged = merge_labels(resample_labels(labels, prepared.transform))
-        cells = organ_cells(merged, config.roi_grid, config.roi_slots)
-        seconds = {
-            "read": read_done - started,
-            "preprocess": time.monotonic() - read_done,
-        }
-        source = Path(ct.source).name
-        return PreparedCase(source, prepared, cells, warnings + prepared.warnings, seconds)
+            masks = given_masks(ct, labels, prepared.transform)
+        seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
+        case = PreparedCase(
+            Path(ct.source).name,
+            prepared,
+            self._cells(masks),
+            warnings + prepared.warnings,
+            seconds,
+            masks,
+        )
+        return self._showing(case, DIGESTIVE)
+
+    def _cells(self, masks: OrganMasks) -> OrganCells:
+        config = self.checkpoint.model
+        return organ_cells(masks.merged, config.roi_grid, config.roi_slots)
+
+    def _showing(self, case: PreparedCase, organs: Collection[int]) -> PreparedCase:
+        """The case with these organs segmented; itself, if they were, or cannot be."""
+        started = time.monotonic()
+        masks = case.masks and case.masks.showing(organs)
+        if masks is None or masks is case.masks:
+            return case
+        spent = case.seconds.get("segment", 0.0) + time.monotonic() - started
+        seconds = case.seconds | {"segment": spent}
+        return replace(case, masks=masks, cells=self._cells(masks), seconds=seconds)
 
     def batch(
         self,
@@ -198,8 +231,32 @@ class Analyzer:
         seed: int = 0,
         rounds: int | None = None,
     ) -> list[Report]:
-        """Answer many (scan, question) pairs, `batch_size` at a time, in one compiled program."""
-        # By identity: a scan is encoded once, however many questions are asked about it.
+        """Answer many (scan, question) pairs, `batch_size` at a time, in one compiled program.
+
+        Where a chain names an organ that the segmenter finds and has not looked for, it is
+        segmented, and the scan's questions are asked again: at most once for each part.
+        """
+        # By identity: a scan is segmented and encoded once, whatever it is asked.
+        keys = [id(case) for case, _ in cases]
+        scans = {key: case for key, (case, _) in zip(keys, cases, strict=True)}
+        named: dict[int, set[int]] = {key: set() for key in keys}
+        for key, (_, question) in zip(keys, cases, strict=True):
+            named[key].update(label for each in labels_named(question) for label in each.labels)
+        reports: dict[int, Report] = {}
+        again = set(keys)
+        while again:
+            scans |= {key: self._showing(scans[key], named[key]) for key in again}
+            numbers = [number for number, key in enumerate(keys) if key in again]
+            asked = [(scans[keys[number]], cases[number][1]) for number in numbers]
+            for number, report in zip(numbers, self._answer(asked, seed, rounds), strict=True):
+                reports[number] = report
+                named[keys[number]].update(m.label for r in report.trace.rounds for m in r.organs)
+            again = {key for key in again if _lacks(scans[key], named[key])}
+        return [reports[number] for number in range(len(cases))]
+
+    def _answer(
+        self, cases: Sequence[tuple[PreparedCase, str]], seed: int, rounds: int | None
+    ) -> list[Report]:
         scans = {id(case): self._encode(case) for case in {id(c): c for c, _ in cases}.values()}
         reports: list[Report] = []
         for i in range(0, len(cases), self.batch_size):
@@ -278,8 +335,10 @@ class Analyzer:
                     seed=seed,
                     device=jax.devices()[0].device_kind,
                     seconds={k: round(v, 3) for k, v in seconds.items()},
-                    warnings=case.warnings,
+                    warnings=case.warnings + (case.masks.warnings if case.masks else ()),
                     source=case.source,
+                    masks=case.masks.origin if case.masks else None,
+                    organs=case.masks.statistics if case.masks else {},
                 )
             )
         return reports
@@ -312,6 +371,10 @@ class Analyzer:
             bank_rows[row, -len(prompt) :] = prompt.bank_rows
             valid[row, -len(prompt) :] = True
         return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid)), visited
+
+
+def _lacks(case: PreparedCase, organs: Collection[int]) -> bool:
+    return bool(case.masks and case.masks.parts_for(organs))
 
 
 @cache

@@ -24,14 +24,14 @@ def list_cases(inputs: Sequence[Path], masks: Sequence[Path], output: Path) -> l
     One scan's report is `output` itself; of several, each has a folder in it, named after its scan.
     A folder given as input is a folder of scans if it holds NIfTI files or folders, else it is one
     DICOM series. Masks are as many as the scans, in their order, or a folder with files of the same
-    names; in a folder, a scan without a file has no mask.
+    names; in a folder, a scan without a file has no mask, and is segmented.
 
     Raises:
         InputError: nothing there, masks and scans do not pair up, or two scans have one name.
     """
     scans = [scan for path in inputs for scan in _scans_in(path)]
     several = len(scans) > 1 or any(_is_folder_of_scans(path) for path in inputs)
-    names = [_name(scan) for scan in scans]
+    names = [scan_name(scan) for scan in scans]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError("-i", "names", f"two scans named {twice}", "one of each", "rename one")
@@ -55,8 +55,8 @@ def _masks(scans: Sequence[Path], masks: Sequence[Path]) -> list[Path | None]:
     if not masks:
         return [None] * len(scans)
     if len(masks) == 1 and masks[0].is_dir():
-        by_name = {_name(path): path for path in masks[0].iterdir()}
-        return [by_name.get(_name(scan)) for scan in scans]
+        by_name = {scan_name(path): path for path in masks[0].iterdir()}
+        return [by_name.get(scan_name(scan)) for scan in scans]
     if len(masks) != len(scans):
         raise InputError(
             "-m",
@@ -68,7 +68,8 @@ def _masks(scans: Sequence[Path], masks: Sequence[Path]) -> list[Path | None]:
     return list(masks)
 
 
-def _name(path: Path) -> str:
+def scan_name(path: Path) -> str:
+    """The name of a scan's file or folder, without its ending."""
     name = path.resolve().name
     for ending in (".nii.gz", ".nii"):
         name = name.removesuffix(ending)

@@ -2,7 +2,8 @@
 
 The CT is TotalSegmentator's example (Apache-2.0), taken from its source archive on the package
 index through pip, kept for the user, and verified. Where it cannot be had, a phantom takes its
-place.
+place. The label map beside it only tells where a lesion can be painted: the organs that the chain
+looks at are segmented.
 """
 
 import hashlib

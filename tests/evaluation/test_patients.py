@@ -25,6 +25,7 @@ from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.phantom import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.total import Part, TotalSegmenter
 from tumorchain_jax.training.exported import Exported
 
 CONFIG = PreprocessConfig((8, 16, 16))
@@ -93,6 +94,24 @@ def test_phantoms_are_what_a_data_set_of_their_seeds_stores(analyzer: Analyzer, 
         Phantoms(analyzer, 2, 1).truth(0).to_bytes()
         == StoredPatients(analyzer, data).truth(0).to_bytes()
     )
+
+
+def test_predicted_masks_change_what_is_seen_and_not_what_is_asked(analyzer: Analyzer) -> None:
+    def predict(scan: Volume) -> Volume:
+        labels = np.zeros(scan.shape, np.uint8)
+        labels[40:60, 30:50, 80:120] = 1
+        return Volume(labels, scan.affine)
+
+    part = Part("box", (0, 5), predict, lambda: "")
+    analyzer.segmenter = TotalSegmenter("a box for a liver", (part,))
+    ((true, records),) = Phantoms(analyzer, 2, 1)
+    ((boxed, same),) = Phantoms(analyzer, 2, 1, predicted=True)
+    assert same == records
+    assert np.flatnonzero(boxed.cells.valid.any(axis=1)).tolist() == [5]
+    assert true.cells.valid.any(axis=1).sum() > 5
+    assert boxed.masks is not None
+    assert boxed.masks.origin.source == "a box for a liver"
+    assert "a box for a liver" in Phantoms(analyzer, 2, 1, predicted=True).source
 
 
 def test_the_source_tells_data_sets_apart(analyzer: Analyzer, data: Path) -> None:

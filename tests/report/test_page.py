@@ -15,6 +15,8 @@ from tumorchain_jax.report.page import POLICY, render
 from tumorchain_jax.report.pictures import organ_colour
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.scan.preprocess import GridTransform
+from tumorchain_jax.segmentation.masks import MaskOrigin
+from tumorchain_jax.segmentation.statistics import OrganStatistics
 
 MakeReport = Callable[..., Report]
 
@@ -213,6 +215,31 @@ def test_head_and_foot(make_report: MakeReport) -> None:
     assert "a cyst" in with_more
     assert "<li>no mask given</li>" in with_more
     assert "No answer was given." in with_more
+
+
+def test_organs_are_measured_in_a_table(make_report: MakeReport) -> None:
+    report = make_report(
+        masks=MaskOrigin("predicted", EVIL, {EVIL: EVIL}),
+        organs={
+            "spleen": OrganStatistics(9, 210.04, -3.25, cut=True),
+            "liver": OrganStatistics(9, 1480.0, 55.0, cut=False),
+            "colorectum": OrganStatistics(9, 90.0, 1.0, cut=False),
+        },
+    )
+    html = render(report)
+    assert "<script" not in html.lower()
+    section = html[html.index('<section class="organs">') :].split("</section>")[0]
+    looked_at, folded = section.split("<details>")
+    assert "unchecked: &lt;script&gt;" in looked_at
+    assert '<th scope="row">liver</th><td>1,480.0</td><td>55.0</td><td></td>' in looked_at
+    assert "spleen" not in looked_at
+    assert "2 other organs" in folded
+    assert '<th scope="row">spleen</th><td>210.0</td><td>-3.2</td><td>at the edge</td>' in folded
+    assert '<th scope="row">colon</th>' in folded
+    assert ".numbers td { text-align: right" in html
+    assert '<section class="organs">' not in render(make_report())
+    given = make_report(masks=MaskOrigin("given", "seg.nii.gz", {}), organs=report.organs)
+    assert "The masks were given: seg.nii.gz." in render(given)
 
 
 def test_sides_are_labelled(make_report: MakeReport) -> None:

@@ -11,12 +11,24 @@ from tumorchain_jax.errors import InputError
 from tumorchain_jax.reasoning.trace import OrganMention, Round
 from tumorchain_jax.report import page
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.segmentation.masks import MaskOrigin
+from tumorchain_jax.segmentation.statistics import OrganStatistics
 
 MakeReport = Callable[..., Report]
 
 FIELDS = [
     *("schema_version", "question", "answer", "conclusion", "rounds", "stop_reason"),
-    *("preprocessing", "versions", "weights_sha256", "seed", "device", "seconds", "warnings"),
+    *(
+        "masks",
+        "organs",
+        "preprocessing",
+        "versions",
+        "weights_sha256",
+        "seed",
+        "device",
+        "seconds",
+        "warnings",
+    ),
     "notice",
 ]
 ROUND_FIELDS = ["text", "organs", "tokens_in", "tokens_out", "complete", "mean_log_probability"]
@@ -50,6 +62,19 @@ def test_the_fields_and_their_order(make_report: MakeReport, tmp_path: Path) -> 
 def test_truth_is_there_only_when_known(make_report: MakeReport, tmp_path: Path) -> None:
     assert saved(make_report(truth="one cyst"), tmp_path / "out")["truth"] == "one cyst"
     assert list(make_report(truth="x").to_dict()) == [*FIELDS, "truth"]
+
+
+def test_masks_and_what_they_measure(make_report: MakeReport, tmp_path: Path) -> None:
+    liver = OrganStatistics(1000, 12.5, 55.25, cut=False)
+    report = make_report(
+        masks=MaskOrigin("predicted", "nano", {"part": "ab"}), organs={"liver": liver}
+    )
+    record = saved(report, tmp_path / "out")
+    assert record["masks"] == {"kind": "predicted", "source": "nano", "weights": {"part": "ab"}}
+    assert record["organs"] == {
+        "liver": {"voxels": 1000, "volume_ml": 12.5, "mean_hu": 55.25, "cut": False}
+    }
+    assert make_report().to_dict()["masks"] is None
 
 
 def test_an_organ_and_its_box(make_report: MakeReport) -> None:

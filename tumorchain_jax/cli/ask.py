@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
+from tumorchain_jax.cli.segment import segmenter_of, takes_segmenter
 from tumorchain_jax.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_commands(command: Command) -> None:
     """Ask a model about a scan, or a language model alone."""
-    demo = command("demo", _demo, "A real CT with a painted lesion, asked and answered")
+    demo = command("demo", _demo, "A real CT with a painted lesion, segmented and asked")
     demo.add_argument("-o", "--output", type=Path, default=Path("tumorchain-demo"))
     demo.add_argument("--seed", type=int, default=0, help="of the painted lesion")
     demo.add_argument("--json", action="store_true", help="report.json on stdout")
@@ -27,7 +28,16 @@ def add_commands(command: Command) -> None:
     add = analyze.add_argument
     add("-i", "--input", type=Path, nargs="+", required=True, metavar="CT")
     add("-o", "--output", type=Path, required=True, metavar="DIR")
-    add("-m", "--mask", type=Path, nargs="+", default=[], metavar="LABELMAP")
+    add(
+        "-m",
+        "--mask",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="LABELMAP",
+        help="TotalSegmentator v2 `total` ids; of a scan without one the organs are segmented",
+    )
+    takes_segmenter(analyze, ["jax", "totalsegmentator", "none"])
     asked = analyze.add_mutually_exclusive_group()
     asked.add_argument("-q", "--question")
     asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
@@ -66,9 +76,12 @@ def _demo(options: argparse.Namespace) -> int:
         say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
     say(patient.synthetic)
     analyzer = Analyzer.load()
-    case = analyzer.prepare(patient.ct, patient.labels)
+    # TEMPORARY: only patient.ct once the nano segmenter is there.
+    case = analyzer.prepare(patient.ct, None if analyzer.segmenter.parts else patient.labels)
     report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
     folder = report.save(options.output, overwrite=True)
+    for warning in report.warnings:
+        say(f"warning: {warning}")
     say(f"\nQuestion: {report.question}")
     _print_chain(report, say)
     say(f"\nModel:  {report.conclusion}\nTruth:  {report.truth}\n")
@@ -98,6 +111,7 @@ def _analyze(options: argparse.Namespace) -> int:
         options.checkpoint,
         sampling=Sampling(options.temperature, options.top_p),
         max_rounds=options.rounds,
+        segmenter=segmenter_of(options) if any(case.mask is None for case in todo) else None,
     )
     analyzer.check_question(question)
     say = _printer(options.json)

@@ -3,10 +3,14 @@
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from tumorchain_jax.segmentation.total import TotalSegmenter
 
 
 def add_commands(command: Command) -> None:
@@ -29,6 +33,13 @@ def add_commands(command: Command) -> None:
     add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
     add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
     add("-c", "--checkpoint", type=Path, help="default: the nano model")
+    add(
+        "--segment",
+        nargs="?",
+        const=True,
+        metavar="DIR",
+        help="organ masks by the nano segmenter, or the weights in DIR, in place of the true ones",
+    )
     kept = evaluate.add_mutually_exclusive_group()
     kept.add_argument(
         "-o",
@@ -61,9 +72,21 @@ def _evaluate(options: argparse.Namespace) -> int:
         phantoms=options.phantoms,
         tumours=options.tumours,
         seed=options.seed,
+        segmenter=_segmenter(options),
     )
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
     return 0
+
+
+def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
+    from tumorchain_jax.segmentation.choice import choose_segmenter
+
+    if options.segment is None:
+        return None
+    if options.data or options.items:
+        mend = "ask about phantoms or real CTs"
+        raise InputError("command line", "--segment", "a data set", "scans", mend)
+    return choose_segmenter(weights=None if options.segment is True else options.segment)
 
 
 def _ceiling(options: argparse.Namespace) -> int:

@@ -13,11 +13,11 @@ from typing import NoReturn
 from absl import logging
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.cli import ask, data, evaluate, machine, preflight, train, weights
+from tumorchain_jax.cli import ask, data, evaluate, machine, preflight, segment, train, weights
 from tumorchain_jax.cli.options import Run
 from tumorchain_jax.errors import InputError, Stopped
 
-GROUPS = (ask, train, preflight, evaluate, data, weights, machine)
+GROUPS = (ask, segment, train, preflight, evaluate, data, weights, machine)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -15,6 +15,7 @@ from tumorchain_jax.evaluation.plot import bar_chart
 from tumorchain_jax.evaluation.score import Item, json_lines, read_items, summary
 from tumorchain_jax.evaluation.tables import summary_text
 from tumorchain_jax.report.folder import check_folder, write_folder
+from tumorchain_jax.segmentation.total import TotalSegmenter
 
 
 def evaluate(
@@ -27,6 +28,7 @@ def evaluate(
     phantoms: int,
     tumours: int,
     seed: int,
+    segmenter: TotalSegmenter | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Judge kept answers (`items`), or ask a checkpoint and judge what it says.
 
@@ -37,6 +39,7 @@ def evaluate(
         real: pairs of a CT and its label map, into each of which `tumours` are painted; else
         phantoms: this many digital patients.
         seed: of the first phantom or tumour.
+        segmenter: makes the organ masks of phantoms and real CTs, in place of the true ones.
 
     Returns:
         the score as plain values, and for people.
@@ -50,14 +53,15 @@ def evaluate(
     if items:
         judged = read_items(items)
     else:
-        analyzer = Analyzer.load(checkpoint, batch_size=BATCH_SIZE)
+        analyzer = Analyzer.load(checkpoint, batch_size=BATCH_SIZE, segmenter=segmenter)
+        predicted = segmenter is not None
         patients: Patients
         if data:
             patients = StoredPatients(analyzer, data)
         elif real:
-            patients = PaintedScans(analyzer, real, seed, tumours)
+            patients = PaintedScans(analyzer, real, seed, tumours, predicted)
         else:
-            patients = Phantoms(analyzer, seed, phantoms)
+            patients = Phantoms(analyzer, seed, phantoms, predicted)
         judged, files = _ask(analyzer, patients, output)
     score = summary(judged)
     text = f"{summary_text(score)}\n{NOTICE}\n"

@@ -64,12 +64,17 @@ class Patients(ABC):
 
 
 class Phantoms(Patients):
-    """Digital patients of `count` consecutive seeds."""
+    """Digital patients of `count` consecutive seeds.
 
-    def __init__(self, analyzer: Analyzer, first_seed: int, count: int):
-        self.analyzer = analyzer
+    Args:
+        predicted: their organ masks are the analyzer's segmenter's, not the true ones.
+    """
+
+    def __init__(self, analyzer: Analyzer, first_seed: int, count: int, predicted: bool = False):
+        self.analyzer, self.predicted = analyzer, predicted
         self.seeds = range(first_seed, first_seed + count)
         self.source = f"{count} digital patients from seed {first_seed} on"
+        self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -78,9 +83,7 @@ class Phantoms(Patients):
     def __getitem__(self, number: int) -> Asked:
         """A patient made now, as the data set's are."""
         patient = make_patient(self.seeds[number])
-        case = self.analyzer.prepare(patient.ct, patient.labels)
-        visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
-        return case, patient_records(patient, number, visible)
+        return _asked(self.analyzer, patient, number, self.predicted)
 
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
@@ -95,6 +98,7 @@ class PaintedScans(Patients):
 
     Args:
         scans: each a CT and its TotalSegmentator v2 label map.
+        predicted: the organ masks are the analyzer's segmenter's; the label map is only painted by.
 
     Raises:
         InputError: one of them cannot be read, or there is no room for a tumour.
@@ -106,8 +110,10 @@ class PaintedScans(Patients):
         scans: Sequence[tuple[Path, Path]],
         first_seed: int,
         count: int,
+        predicted: bool = False,
     ):
         self.analyzer, self.first_seed, self.count = analyzer, first_seed, count
+        self.predicted = predicted
         self._scans = []
         for ct_path, labels_path in scans:
             ct = read_ct(ct_path)
@@ -115,6 +121,7 @@ class PaintedScans(Patients):
             self._scans.append((reorient(ct, UPRIGHT), reorient(labels, UPRIGHT)))
         names = ", ".join(f"{ct.name} with {labels.name}" for ct, labels in scans)
         self.source = f"{count} tumours from seed {first_seed} on in each of {names}"
+        self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
         """How many there are in all CTs."""
@@ -127,15 +134,26 @@ class PaintedScans(Patients):
     def __getitem__(self, number: int) -> Asked:
         """A CT painted now, named after its file and the seed."""
         patient = self._painted(number)
-        case = self.analyzer.prepare(patient.ct, patient.labels)
-        visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
+        case, records = _asked(self.analyzer, patient, number, self.predicted)
         name = f"{Path(patient.ct.source).name} with tumour {patient.seed}"
-        records = patient_records(patient, number, visible)
         return case, [replace(record, patient=name) for record in records]
 
     def truth(self, number: int) -> ModelScan:
         """The painted CT as a data set would store it."""
         return model_scan(self._painted(number), self.analyzer.checkpoint.preprocess)
+
+
+def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -> Asked:
+    """The patient's scan and records; these are of what the true masks show, whosever are used."""
+    case = analyzer.prepare(patient.ct, patient.labels)
+    visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
+    if predicted:
+        case = analyzer.prepare(patient.ct)
+    return case, patient_records(patient, number, visible)
+
+
+def _whose_masks(analyzer: Analyzer, predicted: bool) -> str:
+    return f", organ masks by {analyzer.segmenter.name}" if predicted else ""
 
 
 class StoredPatients(Patients):

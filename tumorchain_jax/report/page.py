@@ -6,7 +6,7 @@ through `escape`; the page's policy forbids all else as a second line of defence
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -15,7 +15,9 @@ from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopRea
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
 from tumorchain_jax.report.report import Report
-from tumorchain_jax.scan.organs import display_name
+from tumorchain_jax.scan.organs import ORGANS, display_name
+from tumorchain_jax.segmentation.masks import MaskOrigin
+from tumorchain_jax.segmentation.statistics import OrganStatistics
 
 # How high a picture may stand on the page: that of a long scan would fill the screen and more.
 TALLEST_REM = 28
@@ -49,6 +51,7 @@ def render(report: Report) -> str:
 <h2>How the answer came about</h2>
 <p class="legend">{LEGEND}</p>
 {_chain(report)}
+{_organs(report)}
 {_details(report)}"""
     return page(f"{report.source} · TumorChain report", content)
 
@@ -252,11 +255,51 @@ def _rgb(colour: Colour, alpha: float = 1.0) -> str:
     return f"rgba({red}, {green}, {blue}, {alpha:g})"
 
 
+def _organs(report: Report) -> str:
+    """What the organs measure: those that were looked at, and the rest behind a fold."""
+    if not report.organs:
+        return ""
+    seen = {mention.organ for each in report.trace.rounds for mention in looked_at(each)}
+    looked = {name: organ for name, organ in report.organs.items() if name in seen}
+    rest = {name: organ for name, organ in report.organs.items() if name not in seen}
+    shown = _measured(looked) if looked else ""
+    folded = f"<details><summary>{len(rest)} other organs</summary>{_measured(rest)}</details>"
+    return f"""<section class="organs">
+<h2>Organs, measured in their masks</h2>
+<p class="legend">{_whose(report.masks)} An organ that reaches the edge of the scan is marked: some
+of it may lie outside.</p>
+{shown}{folded if rest else ""}
+</section>"""
+
+
+def _whose(masks: MaskOrigin | None) -> str:
+    if masks is None:
+        return ""
+    if masks.kind == "given":
+        return f"The masks were given: {escape(masks.source)}."
+    return f"The masks are a machine's, unchecked: {escape(masks.source)}."
+
+
+def _measured(organs: Mapping[str, OrganStatistics]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(display_name(ORGANS.index(name)))}</th>'
+        f"<td>{organ.volume_ml:,.1f}</td>"
+        f"<td>{'' if organ.mean_hu is None else f'{organ.mean_hu:.1f}'}</td>"
+        f"<td>{'at the edge' if organ.cut else ''}</td></tr>"
+        for name, organ in organs.items()
+    )
+    heads = "".join(
+        f'<th scope="col">{head}</th>' for head in ("Organ", "Volume, ml", "Mean density, HU", "")
+    )
+    return f'<table class="numbers"><tr>{heads}</tr>{rows}</table>'
+
+
 def _details(report: Report) -> str:
     run = {
         "device": report.device,
         "seed": report.seed,
         "weights (sha256)": report.weights_sha256,
+        "organ masks": report.to_dict()["masks"],
     }
     tokens = {
         f"round {number}": f"{each.tokens_in} read, {each.tokens_out} written, "

@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
 from tumorchain_jax.report.cells import cell_box
 from tumorchain_jax.report.folder import RECORD, write_folder
 from tumorchain_jax.scan.preprocess import Box, GridTransform
+from tumorchain_jax.segmentation.masks import MaskOrigin
+from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 PAGE = "report.html"
 
 
@@ -38,6 +41,8 @@ class Report:
         seconds: per stage.
         warnings: one line each.
         source: the scan's file name.
+        masks: where the organ masks came from, None where that is not known.
+        organs: what each organ measures in its mask, by its name in Table 10.
         truth: what is known to be true of a synthetic lesion, None for a scan from life.
     """
 
@@ -56,6 +61,8 @@ class Report:
     seconds: dict[str, float]
     warnings: tuple[str, ...]
     source: str
+    masks: MaskOrigin | None = None
+    organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
 
     def box(self, mention: OrganMention) -> Box | None:
@@ -76,6 +83,8 @@ class Report:
             "conclusion": self.conclusion,
             "rounds": [self._round(each) for each in self.trace.rounds],
             "stop_reason": self.trace.stop_reason,
+            "masks": asdict(self.masks) if self.masks else None,
+            "organs": {name: asdict(organ) for name, organ in self.organs.items()},
             "preprocessing": self.preprocessing,
             "versions": self.versions,
             "weights_sha256": self.weights_sha256,

@@ -1,0 +1,124 @@
+"""Organ masks, given or segmented as organs are named; the networks here know the truth."""
+
+import numpy as np
+import pytest
+
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, merge_labels
+from tumorchain_jax.scan.phantom import Patient, make_patient
+from tumorchain_jax.scan.preprocess import (
+    GridTransform,
+    PreprocessConfig,
+    preprocess,
+    resample_labels,
+)
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.choice import NO_SEGMENTER
+from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
+from tumorchain_jax.segmentation.total import PARTS, Part, TotalSegmenter
+
+SPLEEN, LIVER, AORTA, LUMBAR = map(ORGANS.index, ("spleen", "liver", "aorta", "lumbar_vertebrae"))
+
+
+@pytest.fixture(scope="module")
+def patient() -> Patient:
+    return make_patient(2)
+
+
+@pytest.fixture(scope="module")
+def transform(patient: Patient) -> GridTransform:
+    return preprocess(patient.ct, PreprocessConfig((16, 64, 64))).transform
+
+
+def truth_teller(patient: Patient, ran: list[str]) -> TotalSegmenter:
+    """Five parts, each of which knows where its organs are."""
+
+    def part(number: int) -> Part:
+        ids = np.array(PARTS[number])
+
+        def predict(scan: Volume) -> Volume:
+            ran.append(f"part {number}")
+            local = np.zeros(118, np.uint8)
+            local[ids] = np.arange(1, len(ids) + 1)
+            return Volume(local[patient.labels.voxels], scan.affine)
+
+        return Part(f"part {number}", (0, *ids.tolist()), predict, lambda: f"sha {number}")
+
+    return TotalSegmenter("truth", tuple(part(number) for number in PARTS))
+
+
+def test_a_given_label_map_is_all_there_is(patient: Patient, transform: GridTransform) -> None:
+    labels = Volume(patient.labels.voxels, patient.labels.affine, "/some/where/labels.nii.gz")
+    masks = given_masks(patient.ct, labels, transform)
+    expected = merge_labels(resample_labels(patient.labels, transform))
+    np.testing.assert_array_equal(masks.merged, expected)
+    assert (masks.origin.kind, masks.origin.source) == ("given", "labels.nii.gz")
+    assert masks.warnings == ()
+    assert masks.showing(range(57)) is masks
+    liver = masks.statistics["liver"]
+    assert liver.voxels == (patient.labels.voxels == 5).sum()
+    vertebrae = np.isin(patient.labels.voxels, range(27, 32))
+    assert masks.statistics["lumbar_vertebrae"].voxels == vertebrae.sum()
+    assert "background" not in masks.statistics
+    assert "brain" not in masks.statistics
+
+
+def test_parts_run_when_their_organs_are_named(patient: Patient, transform: GridTransform) -> None:
+    ran: list[str] = []
+    none = no_masks_yet(patient.ct, transform, truth_teller(patient, ran))
+    assert not none.merged.any()
+    assert (none.origin.kind, none.statistics, ran) == ("none", {}, [])
+    assert "no organ mask" in none.warnings[0]
+
+    digestive = none.showing(DIGESTIVE)
+    assert ran == ["part 291"]
+    assert set(np.unique(digestive.merged)) - {0} <= set(range(1, 24))
+    assert "spleen" in digestive.statistics, "a part gives all its organs"
+    assert "aorta" not in digestive.statistics
+    assert digestive.origin.weights == {"part 291": "sha 291"}
+    assert digestive.showing([SPLEEN, LIVER]) is digestive
+    assert [part.name for part in digestive.parts_for([LIVER, AORTA])] == ["part 293"]
+
+    more = digestive.showing([AORTA]).showing([LIVER, LUMBAR])
+    assert ran == ["part 291", "part 293", "part 292"]
+    assert more.origin.weights == {f"part {n}": f"sha {n}" for n in (291, 293, 292)}
+    assert "truth" in more.warnings[0]
+
+    everything = more.showing(range(57))
+    given = given_masks(patient.ct, patient.labels, transform)
+    np.testing.assert_array_equal(everything.merged, given.merged)
+    assert everything.statistics == given.statistics
+    assert everything.segmenting is None, "the scan need not be kept"
+    assert len(ran) == 5
+
+
+def test_the_order_of_naming_does_not_matter(patient: Patient, transform: GridTransform) -> None:
+    """Where two parts claim a voxel, the later part has it, whichever ran first."""
+
+    def claims(number: int) -> Part:
+        ids = (0, PARTS[number][1])
+        everywhere = lambda scan: Volume(np.ones(scan.shape, np.uint8), scan.affine)
+        return Part(f"part {number}", ids, everywhere, lambda: "")
+
+    two = TotalSegmenter("two", (claims(291), claims(292)))
+    none = no_masks_yet(patient.ct, transform, two)
+    kidney, vertebra = ORGANS.index("kidney_right"), ORGANS.index("vertebrae_S1")
+    orders: list[OrganMasks] = [
+        none.showing([kidney]).showing([vertebra]),
+        none.showing([vertebra]).showing([kidney]),
+        none.showing([kidney, vertebra]),
+    ]
+    for masks in orders:
+        assert set(np.unique(masks.merged)) <= {0, vertebra}
+        assert list(masks.statistics) == ["vertebrae_S1"]
+
+
+def test_no_segmenter_and_one_that_finds_nothing(
+    patient: Patient, transform: GridTransform
+) -> None:
+    none = no_masks_yet(patient.ct, transform, NO_SEGMENTER)
+    assert none.showing(range(57)) is none
+    assert none.segmenting is None
+    blind = Part("blind", (0, 5), lambda s: Volume(np.zeros(s.shape, np.uint8), s.affine), str)
+    masks = no_masks_yet(patient.ct, transform, TotalSegmenter("blind", (blind,)))
+    assert "found no organ" in masks.showing(DIGESTIVE).warnings[1]
+    assert masks.showing([SPLEEN]) is masks, "it finds no spleen"

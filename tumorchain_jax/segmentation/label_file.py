@@ -1,0 +1,49 @@
+"""Label maps as NIfTI files."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import nibabel as nib
+import numpy as np
+from nibabel.nifti1 import Nifti1Extension
+
+from tumorchain_jax.scan.volume import Volume
+
+# Caret's XML under code 0, as TotalSegmentator has it and reads it back (nifti_ext_header.py).
+EXTENSION = 0
+COLOURS = ("1 0 0", "0 1 0", "0 0 1", "1 1 0", "1 0 1", "0 1 1", "1 .5 0", "1 0 .5", ".5 .5 .5")
+
+
+def write_labels(path: Path, labels: Volume, names: Mapping[int, str]) -> None:
+    """Write uint8 labels; the file appears whole.
+
+    Args:
+        names: of the labels, for the header.
+    """
+    image = nib.Nifti1Image(np.asarray(labels.voxels, np.uint8), labels.affine)
+    image.set_qform(labels.affine, 1)
+    image.set_sform(labels.affine, 1)
+    image.header.set_xyzt_units("mm")
+    image.header.extensions.append(Nifti1Extension(EXTENSION, _label_table(names).encode()))
+    part = path.with_name(f".part-{path.name}")
+    try:
+        nib.save(image, part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _label_table(names: Mapping[int, str]) -> str:
+    lines = []
+    for label, name in names.items():
+        red, green, blue = COLOURS[label % len(COLOURS)].split()
+        colour = f'Red="{red}" Green="{green}" Blue="{blue}" Alpha="1"'
+        lines.append(f'<Label Key="{label}" {colour}>{escape(name)}</Label>')
+    table = "\n".join(lines)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<CaretExtension><VolumeInformation Index="0">'
+        f"<LabelTable>\n{table}\n</LabelTable><VolumeType>Label</VolumeType>"
+        "</VolumeInformation></CaretExtension>\n"
+    )
