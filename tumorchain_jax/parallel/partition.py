@@ -36,6 +36,7 @@ RULES: Rules = (
     ("norm", None),
     ("lora_rank", None),
     ("classes", None),
+    ("channels", None),  # the segmenter's: small enough to be whole on every device
     # Axes of activations, which also have `mlp`.
     ("batch", BATCH),
     ("length", "sequence"),
@@ -47,7 +48,7 @@ RULES: Rules = (
 )
 ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp"}
 ACTIVATIONS |= {"scored_batch", "scored_vocab"}
-OPTIONAL = {"layers", "lora_rank"}
+OPTIONAL = {"layers", "lora_rank", "channels"}
 """What only some models have."""
 
 
