@@ -8,16 +8,21 @@ from typing import Any
 from unittest.mock import Mock
 
 import jax
+import jax.numpy as jnp
 import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.ahead_of_time import command, targets
 from tumorchain_jax.ahead_of_time.command import GIB, compile_one, needed_gib, table
+from tumorchain_jax.ahead_of_time.programs import lower_segmentation
 from tumorchain_jax.ahead_of_time.targets import Target, read_target
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.models.tumorchain import abstract_params
+from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
+from tumorchain_jax.parallel.mesh import make_mesh
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
+NNUNET = NANO.with_name("nnunet.py")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +66,34 @@ def test_the_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> N
     assert row["fits"]
     assert row["batch_size"] == 2
     assert 0 < row["arguments_gib"] < rows["train"]["arguments_gib"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_segmenter_s_weights_lie_in_its_own_dtype(dtype: str) -> None:
+    config = runpy.run_path(str(NNUNET))["get_config"]()
+    strides = ((1, 1, 1), (2, 2, 2))
+    network = UNet3DConfig(1, 3, (4, 8), strides, ((3, 3, 3),) * 2, (1, 1), (1,))
+    config.segmenter.update({"network": network, "patch_size": (8, 8, 8), "dtype": dtype})
+    lowered = lower_segmentation(config, make_mesh(dict(config.mesh), jax.devices()[:1]), 2)
+    made = jax.eval_shape(UNet3D(network).init, jax.random.key(0), jnp.zeros((1, 8, 8, 8, 1)))
+    params, tiles = lowered.args_info[0]
+    assert tiles.shape == (2, 8, 8, 8, 1)
+    assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtype)}
+    assert len(jax.tree.leaves(params)) == len(jax.tree.leaves(made))
+    sizes = lowered.compile().memory_analysis()
+    assert sizes.output_size_in_bytes >= 2 * 8**3 * 3 * 4  # float32 logits of three classes
+
+
+@pytest.mark.parametrize(("path", "program"), [("nano", "segment"), ("nnunet", "train")])
+def test_a_program_that_a_configuration_has_not_is_refused(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, path: str, program: str
+) -> None:
+    monkeypatch.setattr(targets, "ENVIRONMENT", {})
+    file = str(NANO.with_name(f"{path}.py"))
+    args = ["compile", "--config", file, "--target", "v5e-1", "--program", program]
+    monkeypatch.setattr(Target, "devices", lambda self: jax.devices()[:1])
+    assert main(args) == 2
+    assert f"--program: found {program}" in capsys.readouterr().err
 
 
 def test_what_does_not_fit_is_told_what_to_change(rows: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from tumorchain_jax.errors import InputError
 @pytest.mark.parametrize(
     ("name", "kind", "size", "slices"),
     [
+        ("v5e-1", "v5e", 1, 1),
         ("v5e-16", "v5e", 16, 1),
         ("v5p-32", "v5p", 32, 1),
         ("v6e-64", "v6e", 64, 1),
@@ -28,7 +29,7 @@ def test_names_are_the_vendors(name: str, kind: str, size: int, slices: int) -> 
     ["v5e", "v5e-12", "v5p-9", "v5p-4", "v4-8", "h100-12", "2xh100-8", "0xv5e-16", "V5E-16", ""],
 )
 def test_machines_that_there_are_not_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="v5e-N, N of 4, 8, 16") as error:
+    with pytest.raises(InputError, match="v5e-N, N of 1, 4, 8, 16") as error:
         read_target(name)
     assert error.value.found == name
     assert "\n" not in str(error.value)

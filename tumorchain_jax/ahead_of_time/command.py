@@ -11,8 +11,13 @@ from ml_collections import ConfigDict
 from tqdm import tqdm
 
 from tumorchain_jax.ahead_of_time.collectives import by_kind, collectives
-from tumorchain_jax.ahead_of_time.programs import lower_reasoning, lower_training
+from tumorchain_jax.ahead_of_time.programs import (
+    lower_reasoning,
+    lower_segmentation,
+    lower_training,
+)
 from tumorchain_jax.ahead_of_time.targets import COMPILERS, Target, read_target
+from tumorchain_jax.errors import InputError
 from tumorchain_jax.models.flops import training_flops
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
 from tumorchain_jax.scan.organs import ORGANS
@@ -35,8 +40,8 @@ def compile_ahead(
     """A row for each program on each target, as it is done.
 
     Args:
-        programs: `train`, `reason`.
-        batch_size: questions of the reasoning loop.
+        programs: `train`, `reason`; `segment`, of a segmenter's configuration alone.
+        batch_size: questions of the reasoning loop, tiles of the segmenter.
 
     Raises:
         InputError: no such target, or the configuration does not fit its devices.
@@ -50,7 +55,14 @@ def compile_ahead(
 
 
 def compile_one(config: ConfigDict, target: Target, program: str, batch_size: int) -> Row:
-    """Compile one program; a row of the table."""
+    """Compile one program; a row of the table.
+
+    Raises:
+        InputError: the configuration has no such program, or does not fit the devices.
+    """
+    if ("segmenter" in config) != (program == "segment"):
+        expected = "segment of a segmenter's configuration, train or reason of another"
+        raise InputError("command line", "--program", program, expected, "name that")
     mesh = make_mesh(dict(config.mesh), target.devices())
     row: Row = {
         "target": target.name,
@@ -64,7 +76,8 @@ def compile_one(config: ConfigDict, target: Target, program: str, batch_size: in
         lowered = lower_training(config, mesh)
     else:
         row["batch_size"] = batch_size
-        lowered = lower_reasoning(config, mesh, batch_size)
+        lower = lower_reasoning if program == "reason" else lower_segmentation
+        lowered = lower(config, mesh, batch_size)
     row |= _compiled(lowered, target)
     if not row["fits"] or row["hbm_gib"] > SPARE * target.chip.hbm_gib:
         row["suggestion"] = _suggestion(config, row)
@@ -139,6 +152,8 @@ def _suggestion(config: ConfigDict, row: Row) -> str:
         if config.frozen_dtype != "bfloat16" and config.model.lora is not None:
             return "--config.frozen_dtype=bfloat16"
         return "more devices, or --config.mesh.tensor=2 for half of a row's activations"
+    if row["program"] == "segment":
+        return "fewer tiles at once, or more devices"
     if config.mesh.tensor < config.model.decoder.num_key_value_heads:
         return f"--config.mesh.tensor={config.model.decoder.num_key_value_heads}"
     return "fewer questions at once, or more devices"

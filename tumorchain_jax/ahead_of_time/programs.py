@@ -1,12 +1,14 @@
 """The programs of a configuration, lowered for the devices of a mesh without any array.
 
-Shape letters: B scans, M bank rows, O organs, L ROI slots, P prompt positions.
+Shape letters: B scans or tiles of one, M bank rows, O organs, L ROI slots, P prompt positions.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -16,6 +18,7 @@ from tumorchain_jax.analyze import NANO_CHECKPOINT, QUESTION_TOKENS
 from tumorchain_jax.data.chat import Chat
 from tumorchain_jax.data.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, logical_axes
+from tumorchain_jax.models.unet3d.model import UNet3D
 from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of
 from tumorchain_jax.path_rules import unflatten
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
@@ -61,6 +64,27 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     request = _request(model, loop, rows_of(mesh), batch_size)
     with on_mesh(mesh):
         return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
+
+
+def lower_segmentation(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
+    """The segmenter's network on `batch_size` tiles, weights in the dtype of computation."""
+    segmenter = config.segmenter
+    model = UNet3D(segmenter.network, jnp.dtype(segmenter.dtype))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+
+    def stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape, model.dtype, sharding=everywhere)
+
+    def logits(params: Any, tiles: jax.Array) -> Any:
+        return model.apply({"params": params}, tiles)
+
+    shape = (*segmenter.patch_size, segmenter.network.in_channels)
+    tiles = jax.ShapeDtypeStruct((batch_size, *shape), jnp.float32, sharding=rows_of(mesh))
+    init = partial(model.init, jax.random.key(0))
+    made = jax.eval_shape(init, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+    params = jax.tree.map(stored, nn.meta.unbox(made)["params"])
+    with on_mesh(mesh):
+        return jax.jit(logits).lower(params, tiles)
 
 
 def _request(

@@ -13,7 +13,7 @@ from typing import Any
 from tumorchain_jax.ahead_of_time.h100 import H100
 from tumorchain_jax.errors import InputError
 
-SQUARES = {4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
+SQUARES = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 CUBES = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8"}
 CUBES |= {256: "4x8x8", 512: "8x8x8", 1024: "8x8x16", 2048: "8x16x16"}
 
@@ -103,8 +103,12 @@ class Target:
 
     def _tpu_options(self) -> dict[str, Any]:
         shape = self.chip.shapes[self.size // self.chip.per_chip]
-        several = {"num_slices": self.slices} if self.slices > 1 else {}
-        return {"topology_name": f"{self.kind}:{shape}", **several}
+        options: dict[str, Any] = {"topology_name": f"{self.kind}:{shape}"}
+        if self.slices > 1:
+            options["num_slices"] = self.slices
+        if self.size == 1:  # of a host's four
+            options["chips_per_host_bounds"] = (1, 1, 1)
+        return options
 
     def _gpu_options(self) -> dict[str, Any]:
         hosts = max(1, self.size // 8)

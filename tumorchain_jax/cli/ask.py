@@ -76,8 +76,7 @@ def _demo(options: argparse.Namespace) -> int:
         say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
     say(patient.synthetic)
     analyzer = Analyzer.load()
-    # TEMPORARY: only patient.ct once the nano segmenter is there.
-    case = analyzer.prepare(patient.ct, None if analyzer.segmenter.parts else patient.labels)
+    case = analyzer.prepare(patient.ct)
     report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
     folder = report.save(options.output, overwrite=True)
     for warning in report.warnings:

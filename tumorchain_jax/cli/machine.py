@@ -32,11 +32,11 @@ def add_commands(command: Command) -> None:
     add(
         "--program",
         nargs="+",
-        choices=["train", "reason"],
+        choices=["train", "reason", "segment"],
         default=["train"],
-        help="an optimizer step; the reasoning loop",
+        help="an optimizer step; the reasoning loop; the network of a segmenter on tiles",
     )
-    add("--batch", type=int, default=8, help="questions of the reasoning loop; default: 8")
+    add("--batch", type=int, default=8, help="questions, or tiles, at once; default: 8")
     add("--json", action="store_true", help="the rows as JSON")
     takes_overrides(compile_)
 

@@ -65,8 +65,6 @@ def choose_segmenter(
     if kind == "totalsegmentator":
         part = installed_totalsegmentator(fast, order, organs)
         found = TotalSegmenter(part.name, (part,))
-    elif weights is None and not NANO_SEGMENTER.is_dir():
-        return NO_SEGMENTER  # TEMPORARY
     elif weights is None:
         found = replace(read_segmenter(NANO_SEGMENTER, fast, order), name=NANO_NAME)
     else:
