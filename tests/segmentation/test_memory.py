@@ -20,8 +20,8 @@ def test_what_is_counted(small_plan: Plan) -> None:
     peak = estimate(small_plan, grids((40, 64, 100), (20, 32, 50)), 1000, 1, 4)
     assert peak.preprocessing == 4 * (40 * 64 * 100 + 20 * 64 * 100)
     assert peak.tiles == 1000 + 4 * (3 + 1) * 8 * 32 * 50
-    image, slabs, maps = 8 * 20 * 32 * 50, 8 * 3 * 8 * 32 * 50, 2 * 40 * 64 * 100
-    assert peak.labels == image + slabs + maps + 24 * 8 * 64 * 100
+    image, slabs, maps = 8 * 20 * 32 * 50, 20 * 3 * 8 * 32 * 50, 2 * 40 * 64 * 100
+    assert peak.labels == image + slabs + maps + 24 * 4 * 64 * 100
 
 
 def test_longer_scans_take_no_more_logits(small_plan: Plan) -> None:

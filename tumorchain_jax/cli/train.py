@@ -42,6 +42,7 @@ def _train(options: argparse.Namespace) -> int:
     from tumorchain_jax.parallel.processes import join
     from tumorchain_jax.training.config import read_config
     from tumorchain_jax.training.loop import train
+    from tumorchain_jax.training.segmenter import train_segmenter
 
     check_processes(options)
     if options.coordinator:
@@ -49,7 +50,10 @@ def _train(options: argparse.Namespace) -> int:
     config = read_config(options.config, options.overrides)
     if options.profile:
         config.watch.profile = options.profile
-    train(config, options.workdir)
+    if "segmenter" in config:
+        train_segmenter(config, options.workdir)
+    else:
+        train(config, options.workdir)
     print(f"checkpoint: {options.workdir / 'export'}")
     return 0
 

@@ -11,6 +11,7 @@ from tumorchain_jax.errors import InputError
 from tumorchain_jax.segmentation.plans import Plan
 from tumorchain_jax.segmentation.preprocess import Grids
 from tumorchain_jax.segmentation.resample import PLANES
+from tumorchain_jax.segmentation.tiles import SLAB
 
 GIB = 2**30
 MEMINFO = Path("/proc/meminfo")
@@ -46,8 +47,8 @@ def estimate(plan: Plan, grids: Grids, program: int, bands: int, bytes_each: int
     sizes = zip(grids.network_shape, plan.patch_size, strict=True)
     padded = [max(size, tile) for size, tile in sizes]
     plane = padded[1] * padded[2]
-    # As it comes from the device, and beside what was kept of the one before.
-    slabs = 2 * 4 * classes * depth * plane
+    # From the device, their mean, in float32, beside what was kept, and that of the ones before.
+    slabs = 5 * 4 * classes * min(SLAB, depth) * plane
     label_planes = 6 * 4 * PLANES * grids.shape[1] * grids.shape[2]
     maps = 2 * crop * (1 if classes <= 255 else 2)
     return Peak(

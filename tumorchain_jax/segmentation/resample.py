@@ -24,10 +24,11 @@ Weights = np.ndarray | None
 """Of an axis: `[out, in]`, or None where its size stays."""
 
 NEGLIGIBLE = 1e-10
-# Outputs of one matrix product: few enough that its part of the matrix is mostly not zero.
-ROWS = 64
-# Planes of labels that are made at once.
-PLANES = 8
+# Outputs of one matrix product: few enough that its part of the matrix is mostly not zero, and that
+# BLAS starts no threads, which cost such small products more than they give.
+ROWS = 32
+# Planes of labels that are made at once: few enough for the processor's cache.
+PLANES = 4
 
 
 @dataclass(frozen=True)

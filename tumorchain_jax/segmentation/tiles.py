@@ -8,7 +8,7 @@ Shape letters: B tiles at once, D H W voxels of a tile, E F G voxels of a scan, 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations, product
 from math import ceil
 from typing import Any, cast
@@ -29,6 +29,8 @@ Program = Callable[[Params, Any], Array]
 
 LARGEST_WEIGHT = 10
 SIGMA = 1 / 8
+# Planes of logits that leave at once.
+SLAB = 16
 
 
 def tile_starts(size: int, tile: int, step: float) -> list[int]:
@@ -102,11 +104,13 @@ class Band:
         # Else a host ahead of its device has memory set aside for many batches.
         self._sums.block_until_ready()
 
-    def finish(self, planes: int) -> np.ndarray:
-        """The mean logits `[V, planes, F, G]` of the first planes, which leave."""
-        logits = np.asarray(_mean(self._sums, self._weights, planes))
+    def mean(self, first: int, planes: int) -> np.ndarray:
+        """The mean logits `[V, planes, F, G]` from plane `first` on."""
+        return np.asarray(_mean(self._sums, self._weights, first, planes))
+
+    def leave(self, planes: int) -> None:
+        """Make room behind for as many planes as leave in front."""
         self._sums, self._weights = _shift(self._sums, planes), _shift(self._weights, planes)
-        return logits
 
 
 @partial(jax.jit, donate_argnums=(0, 1))
@@ -128,13 +132,16 @@ def _add(
     return place(sums, logits[index] * weights[..., None]), place(totals, weights)
 
 
-@partial(jax.jit, static_argnums=2)
+@partial(jax.jit, static_argnames="planes")
 def _mean(
-    sums: Float[Array, "D F G V"], totals: Float[Array, "D F G"], planes: int
+    sums: Float[Array, "D F G V"], totals: Float[Array, "D F G"], first: Int[Array, ""], planes: int
 ) -> Float[Array, "V E F G"]:
     # In float32: the inverse of a small weight is beyond float16.
-    mean = sums[:planes].astype(jnp.float32) / totals[:planes, ..., None].astype(jnp.float32)
-    return jnp.moveaxis(mean.astype(sums.dtype), -1, 0)
+    numerator, denominator = (
+        jax.lax.dynamic_slice_in_dim(band, first, planes).astype(jnp.float32)
+        for band in (sums, totals)
+    )
+    return jnp.moveaxis((numerator / denominator[..., None]).astype(sums.dtype), -1, 0)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -172,18 +179,19 @@ def sliding_window(
         float32 `[V, some planes, F, G]`.
     """
     padding = [_padding(size, least) for size, least in zip(image.shape, tile, strict=True)]
-    inside = tuple(
+    depth, height, width = (
         slice(before, before + size) for (before, _), size in zip(padding, image.shape, strict=True)
     )
     image = np.pad(image, padding)
     each = [tile_starts(size, length, step) for size, length in zip(image.shape, tile, strict=True)]
-    planes, corners = each[0], list(product(*each[1:]))
+    corners = list(product(*each[1:]))
+    ends = [*each[0][1:], image.shape[0]]
     weights = jnp.asarray(gaussian(tile))
-    dtype, count = (jnp.float16, len(folds)) if half_precision_sum else (jnp.float32, 1)
+    dtype, count = (np.float16, len(folds)) if half_precision_sum else (np.float32, 1)
     bands = [Band((tile[0], *image.shape[1:]), classes, dtype) for _ in range(count)]
 
-    with tqdm(total=len(planes) * len(corners), desc="tiles", disable=None) as bar:
-        for plane, next_plane in zip(planes, [*planes[1:], planes[-1] + tile[0]], strict=True):
+    with tqdm(total=len(ends) * len(corners), desc="tiles", disable=None) as bar:
+        for plane, end in zip(each[0], ends, strict=True):
             for number in range(0, len(corners), tiles_at_once):
                 batch = corners[number : number + tiles_at_once]
                 # The last batch of a row is filled up with its last tile.
@@ -194,13 +202,15 @@ def sliding_window(
                     for index, corner in enumerate(batch):
                         bands[fold % count].add(logits, index, weights, corner)
                 bar.update(len(batch))
-            slab = bands[0].finish(next_plane - plane)
-            for band in bands[1:]:
-                slab = slab + band.finish(next_plane - plane)
-            if count > 1:
-                slab = slab / np.array(count, slab.dtype)
-            # A scan with padding before its first plane has this one row of tiles.
-            yield slab[:, *inside].astype(np.float32, copy=False)
+            # What no later row of tiles reaches, but for padding (where there is this row alone).
+            stop = min(end, depth.stop) - plane
+            for first in range(depth.start, stop, SLAB):
+                means = [band.mean(first, min(SLAB, stop - first)) for band in bands]
+                # In the sums' type, as nnU-Net takes the mean over folds.
+                mean = reduce(np.add, means) / dtype(count)
+                yield mean[:, :, height, width].astype(np.float32)
+            for band in bands:
+                band.leave(end - plane)
 
 
 def _padding(size: int, least: int) -> tuple[int, int]:

@@ -1,0 +1,66 @@
+"""The nano segmenter, trained on digital patients on two CPU cores.
+
+    tumorchain train --config configs/nano_segmenter.py --workdir runs/nano_segmenter
+
+Everything it learns from is synthetic (see `tumorchain_jax/scan/phantom.py`).
+"""
+
+from ml_collections import ConfigDict
+
+from tumorchain_jax.models.unet3d.model import UNet3DConfig
+from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+
+# All that digital patients have: organs, sacrum, vertebrae L5 to T9, heart, great vessels, hips,
+# muscles, and the 5th to 12th ribs.
+IDS = (
+    *(*range(1, 8), 11, 14, 15, *range(18, 22), 25, *range(27, 36), 51, 52, 63, 77, 78),
+    *(*range(86, 90), *range(96, 104), *range(108, 116)),
+)
+
+
+def get_config() -> ConfigDict:
+    """An nnU-Net plan in coarse voxels, small enough for a laptop."""
+    config = ConfigDict()
+    config.segmenter = ConfigDict(
+        {
+            "name": "Dataset901_DigitalPatients",
+            "network": UNet3DConfig(
+                in_channels=1,
+                classes=1 + len(IDS),
+                features=(12, 24, 48, 96),
+                strides=((1, 1, 1), (2, 2, 2), (2, 2, 2), (2, 2, 2)),
+                kernels=((3, 3, 3),) * 4,
+                encoder_blocks=(1, 2, 2, 2),
+                decoder_convs=(2, 2, 1),
+            ),
+            "spacing": (7.0, 7.0, 7.0),
+            "patch_size": (56, 40, 56),  # most of a digital patient
+            "labels": tuple(TOTALSEGMENTATOR[id_] for id_ in IDS),
+        }
+    )
+    config.seed = 0
+
+    config.data = ConfigDict()
+    config.data.folder = ""  # empty: WORKDIR/data
+    config.data.phantoms = 400  # made on the first run
+    config.data.first_seed = 1_000_000
+    # How far to go either way at most: radians, shares, and deviations of a normalised scan.
+    config.augmentation = ConfigDict(
+        {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
+    )
+
+    config.steps = 1500
+    config.batch_size = 1
+    config.optimizer = "muon"
+    config.learning_rate = 2e-2
+    config.warmup_ratio = 0.03
+    config.weight_decay = 0.0
+    config.clip_norm = 12.0  # nnU-Net's
+
+    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1, "sequence": 1})
+    config.log_every = 10
+    # As in configs/nano.py.
+    config.checkpoint = ConfigDict({"every": 50, "minutes": 3.0, "keep": 2, "best": "loss"})
+    config.watch = ConfigDict({"profile": "", "wandb": "", "patience": 600.0})
+    config.lock()
+    return config

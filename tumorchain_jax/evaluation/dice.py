@@ -1,0 +1,80 @@
+"""Dice of every organ, over patients (Dice, Ecology 1945)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from tumorchain_jax.errors import InputError
+from tumorchain_jax.evaluation.score import RESAMPLES, SEED
+from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.scan.volume import Volume
+
+
+@dataclass(frozen=True)
+class OrganDice:
+    """Of one organ.
+
+    Attributes:
+        n: patients who have the organ.
+        mean: of their Dice, 0 to 1.
+        ci95: of the mean, by bootstrap over these patients.
+    """
+
+    n: int
+    mean: float
+    ci95: tuple[float, float]
+
+
+def organ_dice(
+    found: Integer[np.ndarray, "I J K"], truth: Integer[np.ndarray, "P Q R"]
+) -> dict[int, float]:
+    """Dice of each id of `truth` but 0.
+
+    Raises:
+        InputError: the grids differ.
+    """
+    if found.shape != truth.shape:
+        raise InputError(
+            "label map", "grid", str(found.shape), f"the truth's {truth.shape}",
+            "compare maps of one scan",
+        )  # fmt: skip
+    ids = int(max(found.max(), truth.max())) + 1
+    both = np.bincount(truth[found == truth], minlength=ids)
+    sizes = np.bincount(truth.ravel(), minlength=ids)
+    either = sizes + np.bincount(found.ravel(), minlength=ids)
+    return {
+        id_: float(2 * both[id_] / either[id_]) for id_ in np.flatnonzero(sizes).tolist() if id_
+    }
+
+
+def phantom_dice(
+    segment: Callable[[Volume], Volume], seeds: Iterable[int]
+) -> list[dict[str, float]]:
+    """Dice of each organ of digital patients, by TotalSegmentator's names.
+
+    Args:
+        segment: a CT -> TotalSegmentator v2 `total` ids on its grid.
+    """
+    rows = []
+    for patient in map(make_patient, seeds):
+        dice = organ_dice(segment(patient.ct).voxels, patient.labels.voxels)
+        rows.append({TOTALSEGMENTATOR[id_]: value for id_, value in dice.items()})
+    return rows
+
+
+def summarise(patients: Sequence[Mapping[str, float]]) -> dict[str, OrganDice]:
+    """Each organ's Dice over the patients who have it."""
+    names = sorted({name for patient in patients for name in patient}, key=TOTALSEGMENTATOR.index)
+    return {
+        name: _summarise(np.array([patient[name] for patient in patients if name in patient]))
+        for name in names
+    }
+
+
+def _summarise(values: Float[np.ndarray, " n"]) -> OrganDice:
+    drawn = np.random.default_rng(SEED).choice(values, (RESAMPLES, len(values))).mean(axis=1)
+    low, high = np.percentile(drawn, [2.5, 97.5]).tolist()
+    return OrganDice(len(values), float(values.mean()), (low, high))
