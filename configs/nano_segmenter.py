@@ -49,7 +49,7 @@ def get_config() -> ConfigDict:
         {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
     )
 
-    config.steps = 1500
+    config.steps = 900
     config.batch_size = 1
     config.optimizer = "muon"
     config.learning_rate = 2e-2

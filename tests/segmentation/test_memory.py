@@ -1,5 +1,7 @@
 from pathlib import Path
+from unittest.mock import Mock
 
+import jax
 import pytest
 
 from tumorchain_jax.errors import InputError
@@ -38,6 +40,18 @@ def test_a_scan_that_does_not_fit_is_refused() -> None:
     line = "scan: memory: found a scan that needs 2.2 GiB, expected at most 2.1 GiB"
     with pytest.raises(InputError, match=line):
         require(peak, 2.1, "scan")
+
+
+def test_an_accelerator_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Mock(platform="gpu", device_kind="H100")
+    device.memory_stats.return_value = {"bytes_limit": 3 * GIB, "bytes_in_use": 2 * GIB}
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    require(Peak(GIB, GIB, GIB // 2), 1.2, "scan")
+    line = "scan: memory of H100: found a scan that needs 1.1 GiB, expected at most 1.0 GiB"
+    with pytest.raises(InputError, match=line):
+        require(Peak(GIB, GIB, GIB), 1.2, "scan")
+    device.memory_stats.return_value = None
+    require(Peak(GIB, GIB, GIB), 1.2, "scan")
 
 
 def test_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,8 @@ def test_planes_far_apart_are_resampled_one_by_one(axis: int) -> None:
     ("spline", "spacing", "new_spacing", "axis"),
     [
         (CUBIC, (3.0, 1.0, 1.0), ONE, None),  # no more than the threshold
+        (CUBIC, (3.000001, 1.0, 1.0), ONE, None),  # but for a rounding error
+        (CUBIC, (5.000001, 5.0, 1.0), ONE, None),
         (CUBIC, (3.1, 1.0, 1.0), ONE, 0),
         (CUBIC, ONE, (1.0, 1.0, 4.0), 2),  # the new spacing decides
         (CUBIC, (5.0, 5.0, 1.0), ONE, None),  # two coarse axes
@@ -112,14 +114,14 @@ def test_of_equal_logits_the_first_class_is_taken() -> None:
     # Apart in float32, the same in float16.
     logits[2, 0] += 1e-4
     resize = plan_resize(LINEAR, (2, 2, 2), (2, 2, 2), ONE, ONE)
-    assert resample_labels([logits], resize)[:, 0, 0].tolist() == [2, 0]
-    assert resample_labels([logits], resize, half_precision=True)[:, 0, 0].tolist() == [1, 0]
+    assert resample_labels(iter([logits]), resize)[:, 0, 0].tolist() == [2, 0]
+    assert resample_labels(iter([logits]), resize, half_precision=True)[:, 0, 0].tolist() == [1, 0]
 
 
 def test_many_classes_need_a_larger_type() -> None:
     logits = np.zeros((300, 1, 1, 2), np.float32)
     logits[299, ..., 1] = 1
     resize = plan_resize(LINEAR, (1, 1, 2), (1, 1, 2), ONE, ONE)
-    got = resample_labels([logits], resize)
+    got = resample_labels(iter([logits]), resize)
     assert got.dtype == np.uint16
     assert got.ravel().tolist() == [0, 299]

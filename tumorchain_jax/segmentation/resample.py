@@ -9,9 +9,10 @@ asks only for the part of the input beneath it.
 Shape letters: D H W voxels in, E F G voxels out, V classes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isclose
 
 import numpy as np
 from scipy import ndimage
@@ -24,6 +25,8 @@ Weights = np.ndarray | None
 """Of an axis: `[out, in]`, or None where its size stays."""
 
 NEGLIGIBLE = 1e-10
+# Spacings from an affine are off in the last digits, which must decide nothing.
+CLOSE = 1e-5
 # Outputs of one matrix product: few enough that its part of the matrix is mostly not zero, and that
 # BLAS starts no threads, which cost such small products more than they give.
 ROWS = 32
@@ -48,7 +51,7 @@ class Resize:
 
 def resampled_shape(shape: Shape, spacing: Spacing, new_spacing: Spacing) -> Shape:
     """Voxels along each axis at another spacing (mm)."""
-    # Spacings from an affine are off by a rounding error, which must not decide a tie.
+    # The inner rounding makes a tie a tie: it goes to the even number.
     d, h, w = (
         round(round(old / new * size, 5))
         for size, old, new in zip(shape, spacing, new_spacing, strict=True)
@@ -70,13 +73,14 @@ def _separate_axis(spline: Spline, spacing: Spacing, new_spacing: Spacing) -> in
     """The coarse axis, if one alone is far coarser than the finest, before or after."""
     coarse = spacing
     if spline.separate_z is None:
-        uneven = [s for s in (spacing, new_spacing) if max(s) / min(s) > spline.threshold]
+        most = spline.threshold * (1 + CLOSE)
+        uneven = [each for each in (spacing, new_spacing) if max(each) / min(each) > most]
         if not uneven:
             return None
         coarse = uneven[0]
     elif not spline.separate_z:
         return None
-    axes = [axis for axis, size in enumerate(coarse) if size == max(coarse)]
+    axes = [axis for axis, size in enumerate(coarse) if isclose(size, max(coarse), rel_tol=CLOSE)]
     return axes[0] if len(axes) == 1 else None
 
 
@@ -127,7 +131,7 @@ def _reach(rows: np.ndarray) -> tuple[int, int]:
 
 
 def resample_labels(
-    slabs: Iterable[np.ndarray], resize: Resize, *, half_precision: bool = False
+    slabs: Iterator[np.ndarray], resize: Resize, *, half_precision: bool = False
 ) -> np.ndarray:
     """The likeliest class of every voxel of the finer grid, class by class.
 
@@ -143,27 +147,24 @@ def resample_labels(
     Returns:
         uint8 or (over 255 classes) uint16 `[E, F, G]`.
     """
-    labels = np.zeros(0)
-    needs = _needs(resize)
-    kept, first, done = None, 0, 0
-    for slab in slabs:
-        if kept is None:
-            labels = np.empty(resize.shape, np.uint8 if len(slab) <= 255 else np.uint16)
-            kept = slab
-        else:
-            kept = np.concatenate([kept, slab], axis=1)
+    needs, (weights, *others) = _needs(resize), resize.weights
+    kept = next(slabs)
+    labels = np.empty(resize.shape, np.uint8 if len(kept) <= 255 else np.uint16)
+    # The first plane that is kept, and the first of which there are no labels yet.
+    first = done = 0
+    while done < len(labels):
         end = first + kept.shape[1]
-        ready = int(np.searchsorted(needs[:, 1], end, side="right"))
-        for start in range(done, ready, PLANES):
-            stop = min(start + PLANES, ready)
-            low, high = needs[start, 0], needs[stop - 1, 1]
-            planes = kept[:, low - first : high - first]
-            weights = resize.weights[0]
-            part = None if weights is None else weights[start:stop, low:high]
-            labels[start:stop] = _argmax(planes, (part, *resize.weights[1:]), half_precision)
-        done = ready
-        gone = min(needs[done, 0], end) - first if done < len(needs) else 0
-        kept, first = kept[:, gone:], first + gone
+        if needs[done, 1] > end:
+            gone = min(needs[done, 0], end) - first
+            kept, first = np.concatenate([kept[:, gone:], next(slabs)], axis=1), first + gone
+            continue
+        block = needs[done : done + PLANES]
+        block = block[block[:, 1] <= end]
+        low, high, stop = block[0, 0], block[-1, 1], done + len(block)
+        part = None if weights is None else weights[done:stop, low:high]
+        planes = kept[:, low - first : high - first]
+        labels[done:stop] = _argmax(planes, (part, *others), half_precision)
+        done = stop
     return labels
 
 
@@ -176,22 +177,20 @@ def _needs(resize: Resize) -> np.ndarray:
     return np.array([_reach(row[None]) for row in weights])
 
 
-def _argmax(
-    logits: np.ndarray, weights: tuple[Weights, Weights, Weights], half_precision: bool
-) -> np.ndarray:
+def _argmax(logits: np.ndarray, weights: Sequence[Weights], half_precision: bool) -> np.ndarray:
     """Classes `[E, F, G]` from logits `[V, D, H, W]`."""
     axes = [(axis, rows) for axis, rows in enumerate(weights) if rows is not None]
     # First the axes that shrink: the rest has less to do.
     axes.sort(key=lambda item: len(item[1]) / item[1].shape[1])
-    best, labels = np.zeros(0), np.zeros(0)
-    for number, values in enumerate(logits):
+
+    def resized(values: np.ndarray) -> np.ndarray:
         for axis, rows in axes:
             values = _along(axis, rows, values)
-        if half_precision:
-            values = values.astype(np.float16).astype(np.float32)
-        if number == 0:
-            best, labels = values.copy(), np.zeros(values.shape, np.uint16)
-            continue
+        return values.astype(np.float16).astype(np.float32) if half_precision else values
+
+    best = resized(logits[0])
+    labels = np.zeros(best.shape, np.uint16)
+    for number, values in enumerate(map(resized, logits[1:]), 1):
         np.copyto(labels, number, where=values > best)
-        np.maximum(best, values, out=best)
+        best = np.maximum(best, values)
     return labels
