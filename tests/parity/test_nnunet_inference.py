@@ -168,11 +168,11 @@ def volume(path: Path) -> Volume:
     return Volume(np.asarray(file.dataobj), file.affine, str(path))
 
 
-def assert_same_labels(peer: Peer, path: Path, mirror: bool) -> None:
+def assert_same_labels(peer: Peer, path: Path, mirror: bool, in_float32: float = AGREEMENT) -> None:
     scan, expected = volume(path), peer.labels(path, mirror)
     assert len(np.unique(expected.voxels)) > 2
     # In float16, as they do, and in float32.
-    for half, least in ((True, EXACT), (False, AGREEMENT)):
+    for half, least in ((True, EXACT), (False, in_float32)):
         got = Predictor(peer.model, mirror=mirror, half_precision_sum=half)(scan)
         assert got.voxels.dtype == expected.voxels.dtype
         assert (got.voxels == expected.voxels).mean() >= least
@@ -277,7 +277,10 @@ def test_a_scan_has_their_labels(
     made_up: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
-    assert_same_labels(Peer(tmp_path, **changes), made_up(shape, spacing), mirror)
+    # Noise and random weights leave near-ties, which in so small a scan weigh more: their float16
+    # decides them otherwise than float32 does.
+    peer = Peer(tmp_path, **changes)
+    assert_same_labels(peer, made_up(shape, spacing), mirror, in_float32=0.998)
 
 
 @pytest.mark.parametrize("mirror", [True, False])
