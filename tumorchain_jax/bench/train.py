@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from tqdm import tqdm
 
+from tumorchain_jax.bench.own_process import OwnProcess
 from tumorchain_jax.bench.peer import require
 from tumorchain_jax.bench.timing import REPEATS, seconds
 from tumorchain_jax.bench.train_peer import (
@@ -57,8 +58,9 @@ def bench_train(
 ) -> dict[str, float]:
     """Seconds of one step of either, in turns, and how many times as fast ours is.
 
-    Both start from the same weights and train on the same batch, float32, on the same threads, with
-    AdamW: `same losses` is the share of steps whose losses agree to `TOLERANCE`.
+    Each in a process of its own, both start from the same weights and train on the same batch,
+    float32, on the same number of threads, with AdamW: `same losses` is the share of steps whose
+    losses agree to `TOLERANCE`.
 
     Of our step, which is one program, the parts are timed as programs of their own, and the
     backward passes are what is left; `decoder` includes the vocabulary and the loss, `encoder` the
@@ -72,30 +74,27 @@ def bench_train(
         InputError: PyTorch or MONAI is not here.
     """
     require("torch", "monai", "einops")
-    batch = _make_batch(model, rows, length)
-    params = jax.jit(partial(init_params, model))(jax.random.key(0))
-    count = sum(leaf.size for leaf in params.values())
-    hyper = Hyperparameters()
-    theirs = TorchTrainer(model, params, batch, hyper)
-    ours = _Trainer(model, params, batch, hyper)
-    del params  # the first step consumes them
-
+    batch, hyper = _make_batch(model, rows, length), Hyperparameters()
     losses: list[tuple[float, float]] = []
     step_s, their_times = [], []
-    for _ in tqdm(range(WARM_UP + repeats), desc="steps", disable=None):
-        started = time.perf_counter()
-        our_loss = ours.step()
-        step_s.append(time.perf_counter() - started)
-        their_loss, times = theirs.step()
-        their_times.append(times)
-        losses.append((our_loss, their_loss))
-    our_s = median(step_s[WARM_UP:])
+    with (
+        OwnProcess(_Trainer, model, batch, hyper) as ours,
+        OwnProcess(_their_trainer, model, batch, hyper) as theirs,
+    ):
+        for _ in tqdm(range(WARM_UP + repeats), desc="steps", disable=None):
+            our_loss, took = ours("step")
+            their_loss, times = theirs("step")
+            step_s.append(took)
+            their_times.append(times)
+            losses.append((our_loss, their_loss))
+        our_s = median(step_s[WARM_UP:])
+        parts = ours("parts", our_s, repeats)
+        values = {"parameters, millions": ours("parameters") / 1e6}
+        peaks = {"peak GB": ours.peak_gb(), "peak of PyTorch, GB": theirs.peak_gb()}
     their_s = median(sum(times) for times in their_times[WARM_UP:])
     apart = [abs(a - b) / abs(b) for a, b in losses]
     medians = StepTimes(*map(median, zip(*their_times[WARM_UP:], strict=True)))
-    del theirs
-    values = {
-        "parameters, millions": count / 1e6,
+    values |= {
         "positions of a batch": float(rows * length),
         "first loss": losses[0][0],
         "first loss of PyTorch": losses[0][1],
@@ -107,10 +106,10 @@ def bench_train(
         "step of PyTorch, s": their_s,
         "step, times as fast": their_s / our_s,
     }
-    for name, part in ours.parts(our_s, repeats)._asdict().items():
+    for name, part in parts._asdict().items():
         spelt = name.replace("_", " ")
         values |= {f"{spelt}, s": part, f"{spelt} of PyTorch, s": getattr(medians, name)}
-    return values
+    return values | peaks
 
 
 def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
@@ -124,21 +123,23 @@ def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
         vocab_size = model.decoder.vocab_size
         write_phantoms(data, FIRST_SEED, 4 * rows, preprocess, vocab_size, processes=1)
         arrays = next(batches(ExampleSource(data, layout), rows, 0, 0))
-    return Batch(**jax.device_put(arrays))
+    return Batch(**arrays)
+
+
+def _initial(model: TumorChainConfig) -> dict[str, jax.Array]:
+    return jax.jit(partial(init_params, model))(jax.random.key(0))
+
+
+def _their_trainer(config: TumorChainConfig, batch: Batch, hyper: Hyperparameters) -> TorchTrainer:
+    return TorchTrainer(config, _initial(config), batch, hyper)
 
 
 class _Trainer:
     """Our training on one batch."""
 
-    def __init__(
-        self,
-        config: TumorChainConfig,
-        params: dict[str, jax.Array],
-        batch: Batch,
-        hyper: Hyperparameters,
-    ):
+    def __init__(self, config: TumorChainConfig, batch: Batch, hyper: Hyperparameters):
         self.model = TumorChain(config, scan_unroll=config.decoder.num_hidden_layers)
-        self.batch, self.alpha = batch, hyper.alpha
+        self.batch, self.alpha = jax.device_put(batch), hyper.alpha
         self.optimizer = make_optimizer(
             "adamw",
             optax.constant_schedule(hyper.learning_rate),
@@ -146,14 +147,20 @@ class _Trainer:
             hyper.clip_norm,
         )
         self.update = make_step(self.model, self.optimizer, hyper.alpha, accumulation=1)
+        params = _initial(config)
         moments = jax.jit(self.optimizer.init)(params)
         self.state = TrainState(jnp.int32(0), params, {}, moments)
 
-    def step(self) -> float:
-        """One update: the loss before it."""
+    def parameters(self) -> int:
+        """How many there are."""
+        return sum(leaf.size for leaf in self.state.trained.values())
+
+    def step(self) -> tuple[float, float]:
+        """One update: the loss before it, and its seconds."""
+        started = time.perf_counter()
         self.state, metrics = self.update(self.state, self.batch)
         jax.block_until_ready(self.state)
-        return float(metrics["loss"])
+        return float(metrics["loss"]), time.perf_counter() - started
 
     def parts(self, step_s: float, repeats: int) -> StepTimes:
         """Where the seconds of a step go."""

@@ -16,10 +16,11 @@ def add_commands(command: Command) -> None:
     bench = command("bench", _bench, "Where the time goes on this machine")
     bench.add_argument(
         "what",
-        choices=["data", "step", "train", "input", "decode", "loop", "convert"],
+        choices=["data", "step", "train", "input", "decode", "loop", "convert", "segment"],
         help="phantoms; a training step; training of 100M parameters beside PyTorch; reading and "
         "preparing scans beside MONAI; reading and writing, and the reasoning loop, at the size "
-        "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp",
+        "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp; a tile "
+        "and a scan through nnU-Net's full network, beside nnU-Net",
     )
     bench.add_argument("--config", type=Path, help="of the step")
     bench.add_argument("--json", action="store_true")
@@ -50,6 +51,7 @@ def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.decode import bench_decode
     from tumorchain_jax.bench.input import bench_input
     from tumorchain_jax.bench.loop import bench_loop
+    from tumorchain_jax.bench.segment import bench_segment
     from tumorchain_jax.bench.step import bench_step
     from tumorchain_jax.bench.timing import table
     from tumorchain_jax.bench.train import bench_train
@@ -62,6 +64,7 @@ def _bench(options: argparse.Namespace) -> int:
         "decode": bench_decode,
         "loop": bench_loop,
         "convert": bench_convert,
+        "segment": bench_segment,
     }
     if options.what in others:
         values = others[options.what]()
