@@ -1,8 +1,5 @@
-"""An object in a process of its own.
-
-So neither side of a comparison meets the other's threads and memory: a training step of ours was
-measured a quarter slower in a process that PyTorch had trained in too.
-"""
+"""An object in a process of its own: neither side of a comparison meets the other's threads and
+memory, and each has a peak of its own."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor

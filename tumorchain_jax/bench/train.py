@@ -56,11 +56,12 @@ TOLERANCE = 1e-4
 def bench_train(
     model: TumorChainConfig = MODEL, rows: int = 2, length: int = 768, repeats: int = REPEATS
 ) -> dict[str, float]:
-    """Seconds of one step of either, in turns, and how many times as fast ours is.
+    """Seconds of one step of either, and how many times as fast ours is.
 
-    Each in a process of its own, both start from the same weights and train on the same batch,
-    float32, on the same number of threads, with AdamW: `same losses` is the share of steps whose
-    losses agree to `TOLERANCE`.
+    Both start from the same weights and train on the same batch, float32, on the same number of
+    threads, with AdamW: `same losses` is the share of steps whose losses agree to `TOLERANCE`.
+    Each has a process of its own, one after the other: a virtual machine may give memory that rests
+    for seconds back to its host, so steps in turns are slower than anyone's training.
 
     Of our step, which is one program, the parts are timed as programs of their own, and the
     backward passes are what is left; `decoder` includes the vocabulary and the loss, `encoder` the
@@ -75,31 +76,24 @@ def bench_train(
     """
     require("torch", "monai", "einops")
     batch, hyper = _make_batch(model, rows, length), Hyperparameters()
-    losses: list[tuple[float, float]] = []
-    step_s, their_times = [], []
-    with (
-        OwnProcess(_Trainer, model, batch, hyper) as ours,
-        OwnProcess(_their_trainer, model, batch, hyper) as theirs,
-    ):
-        for _ in tqdm(range(WARM_UP + repeats), desc="steps", disable=None):
-            our_loss, took = ours("step")
-            their_loss, times = theirs("step")
-            step_s.append(took)
-            their_times.append(times)
-            losses.append((our_loss, their_loss))
-        our_s = median(step_s[WARM_UP:])
+    steps = WARM_UP + repeats
+    with OwnProcess(_Trainer, model, batch, hyper) as ours:
+        our_losses, step_s = zip(*_train(ours, steps, "our steps"), strict=True)
+        our_s, our_peak = median(step_s[WARM_UP:]), ours.peak_gb()
         parts = ours("parts", our_s, repeats)
         values = {"parameters, millions": ours("parameters") / 1e6}
-        peaks = {"peak GB": ours.peak_gb(), "peak of PyTorch, GB": theirs.peak_gb()}
+    with OwnProcess(_their_trainer, model, batch, hyper) as theirs:
+        their_losses, their_times = zip(*_train(theirs, steps, "PyTorch's steps"), strict=True)
+        their_peak = theirs.peak_gb()
     their_s = median(sum(times) for times in their_times[WARM_UP:])
-    apart = [abs(a - b) / abs(b) for a, b in losses]
+    apart = [abs(a - b) / abs(b) for a, b in zip(our_losses, their_losses, strict=True)]
     medians = StepTimes(*map(median, zip(*their_times[WARM_UP:], strict=True)))
     values |= {
         "positions of a batch": float(rows * length),
-        "first loss": losses[0][0],
-        "first loss of PyTorch": losses[0][1],
-        "last loss": losses[-1][0],
-        "last loss of PyTorch": losses[-1][1],
+        "first loss": our_losses[0],
+        "first loss of PyTorch": their_losses[0],
+        "last loss": our_losses[-1],
+        "last loss of PyTorch": their_losses[-1],
         "losses apart, relative, at most": max(apart),
         f"same losses (to {TOLERANCE:g}), share": sum(a <= TOLERANCE for a in apart) / len(apart),
         "step, s": our_s,
@@ -109,7 +103,11 @@ def bench_train(
     for name, part in parts._asdict().items():
         spelt = name.replace("_", " ")
         values |= {f"{spelt}, s": part, f"{spelt} of PyTorch, s": getattr(medians, name)}
-    return values | peaks
+    return values | {"peak GB": our_peak, "peak of PyTorch, GB": their_peak}
+
+
+def _train(trainer: OwnProcess, steps: int, what: str) -> list[Any]:
+    return [trainer("step") for _ in tqdm(range(steps), what, disable=None)]
 
 
 def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
