@@ -5,13 +5,13 @@ some bad headers in silence, guesses a frame where none is given, and allocates 
 claims.
 """
 
-import gzip
 import math
-import zlib
 from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
+from isal import igzip
+from isal.igzip_lib import IsalError
 from nibabel.nifti1 import Nifti1Header
 from nibabel.nifti2 import Nifti2Header
 from nibabel.spatialimages import HeaderDataError
@@ -35,7 +35,7 @@ def read_nifti(path: Path) -> Volume:
         # What is not finite is refused by the checks: numpy need not warn of it as well.
         with np.errstate(over="ignore", invalid="ignore"), _open(path) as stream:
             return _read(path, stream)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, IsalError) as error:  # type: ignore[misc]  # a class; its stub errs
         raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
 
 
@@ -43,7 +43,7 @@ def _open(path: Path) -> BufferedIOBase:
     """The file's bytes, unpacked if they are packed, whatever the name says."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else path.open("rb")
+    return igzip.open(path) if packed else path.open("rb")
 
 
 def _read(path: Path, stream: BufferedIOBase) -> Volume:
@@ -53,7 +53,7 @@ def _read(path: Path, stream: BufferedIOBase) -> Volume:
     affine = _affine(path, header)
     slope, inter = _scaling(path, header)
     size = math.prod(shape) * dtype.itemsize
-    stream.seek(_offset(path, header, size, packed=isinstance(stream, gzip.GzipFile)))
+    stream.seek(_offset(path, header, size, packed=isinstance(stream, igzip.IGzipFile)))
     raw = np.frombuffer(_read_bytes(path, stream, size), dtype).reshape(shape, order="F")
     if dtype.kind == "f" or (slope, inter) != (1, 0):
         raw = raw.astype(np.float32) * np.float32(slope) + np.float32(inter)

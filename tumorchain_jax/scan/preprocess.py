@@ -164,11 +164,13 @@ def _body_box(scan: Volume) -> tuple[slice, ...] | None:
     if count == 0:
         return None
     largest = np.bincount(components.ravel())[1:].argmax()
-    box = ndimage.find_objects(components)[largest]
-    return tuple(
-        slice(max(0, (part.start - 1) * step), min(size, part.stop * step + 1))
-        for part, step, size in zip(box, steps, scan.shape, strict=True)
-    )
+    body = components == largest + 1
+    box = []
+    for axis, (step, size) in enumerate(zip(steps, scan.shape, strict=True)):
+        filled = np.flatnonzero(body.any(axis=tuple({0, 1, 2} - {axis})))
+        start, stop = int(filled[0]), int(filled[-1]) + 1
+        box.append(slice(max(0, (start - 1) * step), min(size, stop * step + 1)))
+    return tuple(box)
 
 
 def _square_padding(
