@@ -77,7 +77,7 @@ def test_a_segmenter_s_weights_lie_in_its_own_dtype(dtype: str) -> None:
     lowered = lower_segmentation(config, make_mesh(dict(config.mesh), jax.devices()[:1]), 2)
     made = jax.eval_shape(UNet3D(network).init, jax.random.key(0), jnp.zeros((1, 8, 8, 8, 1)))
     params, tiles = lowered.args_info[0]
-    assert tiles.shape == (2, 8, 8, 8, 1)
+    assert tiles.shape == (2, 8, 8, 8)
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(dtype)}
     assert len(jax.tree.leaves(params)) == len(jax.tree.leaves(made))
     sizes = lowered.compile().memory_analysis()

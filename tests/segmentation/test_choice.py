@@ -105,12 +105,15 @@ def test_totals_models_run_as_totalsegmentator_runs_them(
     shutil.rmtree(home / name / TRAINER)
     folder = write_model(home / name / TRAINER, TOTALSEGMENTATOR[1:], name)
     scan = Volume(np.zeros((9, 9, 9), np.float32), np.eye(4))
-    for segmenter in (read_segmenter(home, fast=True), read_segmenter(folder)):
+    halved = read_segmenter(folder, dtype="bfloat16")
+    # What is kept of a scan is kept under the name.
+    assert halved.name == f"{read_segmenter(folder).name} in bfloat16"
+    for segmenter in (read_segmenter(home, fast=True), halved):
         for _ in range(2):
             assert (segmenter(scan).voxels == 1).all()
     assert made == [
-        (name, {"step": 0.8, "mirror": False}),
-        (name, {"step": 0.5, "mirror": True}),
+        (name, {"dtype": "float32", "step": 0.8, "mirror": False}),
+        (name, {"dtype": "bfloat16"}),
     ]
 
 

@@ -54,6 +54,8 @@ def test_what_options_change(model) -> None:
     np.testing.assert_array_equal(Predictor(model, tiles_at_once=3)(scan).voxels, plain)
     half = Predictor(model, half_precision_sum=True)(scan).voxels
     assert (half == plain).mean() > 0.99
+    rounded = Predictor(model, dtype="bfloat16")(scan).voxels
+    assert 0.9 < (rounded == plain).mean() < 1
     for other in (
         Predictor(model, mirror=False),
         Predictor(model, step=0.25),

@@ -25,6 +25,7 @@ from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
 from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.segmentation.tiles import tile_program
 from tumorchain_jax.training.program import training_program
 
 LONGEST_TOKEN = 128
@@ -67,24 +68,21 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
 
 
 def lower_segmentation(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
-    """The segmenter's network on `batch_size` tiles, weights in the dtype of computation."""
+    """The segmenter's program on `batch_size` tiles, weights in the dtype of computation."""
     segmenter = config.segmenter
-    model = UNet3D(segmenter.network, jnp.dtype(segmenter.dtype))
+    dtype = jnp.dtype(segmenter.dtype)
     everywhere = NamedSharding(mesh, PartitionSpec())
 
     def stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(leaf.shape, model.dtype, sharding=everywhere)
+        return jax.ShapeDtypeStruct(leaf.shape, dtype, sharding=everywhere)
 
-    def logits(params: Any, tiles: jax.Array) -> Any:
-        return model.apply({"params": params}, tiles)
-
-    shape = (*segmenter.patch_size, segmenter.network.in_channels)
-    tiles = jax.ShapeDtypeStruct((batch_size, *shape), jnp.float32, sharding=rows_of(mesh))
-    init = partial(model.init, jax.random.key(0))
-    made = jax.eval_shape(init, jax.ShapeDtypeStruct((1, *shape), jnp.float32))
+    shape = (batch_size, *segmenter.patch_size)
+    tiles = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=rows_of(mesh))
+    init = partial(UNet3D(segmenter.network).init, jax.random.key(0))
+    made = jax.eval_shape(init, jax.ShapeDtypeStruct((*shape, 1), jnp.float32))
     params = jax.tree.map(stored, nn.meta.unbox(made)["params"])
     with on_mesh(mesh):
-        return jax.jit(logits).lower(params, tiles)
+        return jax.jit(tile_program(segmenter.network, (), dtype)).lower(params, tiles)
 
 
 def _request(

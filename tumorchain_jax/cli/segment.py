@@ -70,6 +70,12 @@ def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
         help="of an nnU-Net model, or all of TotalSegmentator's; without DIR: where it keeps them; "
         "default: the nano segmenter of the package, which has only seen digital patients",
     )
+    add(
+        "--segmenter-dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="in which the networks here compute: bfloat16 is for TPUs and GPUs",
+    )
     add("-f", "--fast", action="store_true", help="TotalSegmentator's 3 mm model")
     add(
         "--no-cache",
@@ -94,6 +100,7 @@ def segmenter_of(
         options.weights,
         fast=options.fast,
         order=order,
+        dtype=options.segmenter_dtype,
         organs=organs,
         cache=None if options.no_cache else SegmentationCache(),
         quiet=quiet,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
@@ -14,7 +14,7 @@ from tumorchain_jax.segmentation.cache import SegmentationCache
 from tumorchain_jax.segmentation.installed import installed_totalsegmentator
 from tumorchain_jax.segmentation.model_folder import SegmentationModel, load_segmentation_model
 from tumorchain_jax.segmentation.plans import DATASET, PLANS, read_plan
-from tumorchain_jax.segmentation.predict import Predictor
+from tumorchain_jax.segmentation.predict import Dtype, Predictor
 from tumorchain_jax.segmentation.total import (
     FAST,
     FAST_SPACING_MM,
@@ -38,6 +38,7 @@ def choose_segmenter(
     *,
     fast: bool = False,
     order: int = ORDER,
+    dtype: Dtype = "float32",
     organs: Collection[str] | None = None,
     cache: SegmentationCache | None = None,
     quiet: bool = False,
@@ -50,6 +51,7 @@ def choose_segmenter(
             None: the nano segmenter that ships with the package.
         fast: the 3 mm model of TotalSegmentator.
         order: of the spline that resamples a scan for TotalSegmentator's models.
+        dtype: in which our networks compute.
         organs: that an installed TotalSegmentator is asked for; None: all.
         cache: keeps what is found.
         quiet: shows no progress.
@@ -66,10 +68,10 @@ def choose_segmenter(
         part = installed_totalsegmentator(fast, order, organs)
         found = TotalSegmenter(part.name, (part,))
     elif weights is None:
-        found = replace(read_segmenter(NANO_SEGMENTER, fast, order), name=NANO_NAME)
+        found = replace(read_segmenter(NANO_SEGMENTER, fast, order, dtype), name=NANO_NAME)
     else:
         folder = Path(weights) if str(weights) else totalsegmentator_weights()
-        found = read_segmenter(folder, fast, order)
+        found = read_segmenter(folder, fast, order, dtype)
     return replace(found, cache=cache, quiet=quiet)
 
 
@@ -81,7 +83,9 @@ def totalsegmentator_weights() -> Path:
     return Path(home) / "nnunet" / "results"
 
 
-def read_segmenter(folder: Path, fast: bool = False, order: int = ORDER) -> TotalSegmenter:
+def read_segmenter(
+    folder: Path, fast: bool = False, order: int = ORDER, dtype: Dtype = "float32"
+) -> TotalSegmenter:
     """The segmenter of a folder of weights; these are read when they are first needed.
 
     Args:
@@ -90,6 +94,7 @@ def read_segmenter(folder: Path, fast: bool = False, order: int = ORDER) -> Tota
             weights, of which `total` is run as it does.
         fast: of TotalSegmentator's, the 3 mm model.
         order: of the spline that resamples for TotalSegmentator's models.
+        dtype: in which the networks compute.
 
     Raises:
         InputError: there are no such weights, or their labels are not those of `total`.
@@ -98,22 +103,22 @@ def read_segmenter(folder: Path, fast: bool = False, order: int = ORDER) -> Tota
         if fast:
             expected = "TotalSegmentator's folder of weights"
             raise InputError(folder, "--fast", "one model", expected, "leave out --fast")
-        part = _part(folder)
+        part = _part(folder, dtype)
         return TotalSegmenter(part.name, (part,))
     numbers, spacing = ([FAST], FAST_SPACING_MM) if fast else ([*PARTS], SPACING_MM)
-    parts = tuple(_total_part(folder, number) for number in numbers)
+    parts = tuple(_total_part(folder, number, dtype) for number in numbers)
     name = f"TotalSegmentator's weights of `total`, {spacing:g} mm"
     return TotalSegmenter(name, parts, spacing, order)
 
 
-def _total_part(home: Path, number: int) -> Part:
+def _total_part(home: Path, number: int, dtype: Dtype) -> Part:
     pattern = f"Dataset{number}_*/*__nnUNetPlans__3d_fullres/{PLANS}"
     found = sorted(path.parent for path in home.glob(pattern))
     if len(found) != 1:
         task = "total_fast" if number == FAST else "total"
         mend = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
         raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", "one", mend)
-    part = _part(found[0], folds=(0,), step=STEP, mirror=False)
+    part = _part(found[0], dtype, folds=(0,), step=STEP, mirror=False)
     expected = PARTS.get(number, range(1, len(TOTALSEGMENTATOR)))
     if part.ids != (0, *expected):
         names = f"{TOTALSEGMENTATOR[expected[0]]} to {TOTALSEGMENTATOR[expected[-1]]}"
@@ -122,9 +127,7 @@ def _total_part(home: Path, number: int) -> Part:
     return part
 
 
-def _part(
-    folder: Path, folds: tuple[int, ...] | None = None, step: float = 0.5, mirror: bool = True
-) -> Part:
+def _part(folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **how: Any) -> Part:
     plan = read_plan(folder)
     names = sorted(plan.labels, key=lambda name: plan.labels[name])
     for name in names:
@@ -132,16 +135,18 @@ def _part(
             mend = "take a model of that (not of v1, v3 or another task)"
             expected = "names of TotalSegmentator v2 `total`"
             raise InputError(folder / DATASET, "labels", repr(name), expected, mend)
-    model = _Model(folder, folds, step, mirror)
+    model = _Model(folder, folds, dtype=dtype, **how)
     ids = tuple(TOTALSEGMENTATOR.index(name) for name in names)
-    return Part(plan.name, ids, model.predict, model.identity)
+    # Masks are kept under the name: those of another precision are others.
+    name = plan.name if dtype == "float32" else f"{plan.name} in {dtype}"
+    return Part(name, ids, model.predict, model.identity)
 
 
 class _Model:
-    """A model folder, read when it is first needed."""
+    """A model folder, read when it is first needed; `how` it predicts is of `Predictor`."""
 
-    def __init__(self, folder: Path, folds: tuple[int, ...] | None, step: float, mirror: bool):
-        self._folder, self._folds, self._step, self._mirror = folder, folds, step, mirror
+    def __init__(self, folder: Path, folds: tuple[int, ...] | None, **how: Any):
+        self._folder, self._folds, self._how = folder, folds, how
 
     @cached_property
     def _model(self) -> SegmentationModel:
@@ -149,7 +154,7 @@ class _Model:
 
     @cached_property
     def _predictor(self) -> Callable[[Volume], Volume]:
-        return Predictor(self._model, step=self._step, mirror=self._mirror)
+        return Predictor(self._model, **self._how)
 
     def predict(self, scan: Volume) -> Volume:
         return self._predictor(scan)

@@ -1,6 +1,7 @@
 """A scan -> its labels, as nnU-Net would give them (nnunetv2/inference)."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ from tumorchain_jax.segmentation.preprocess import (
 from tumorchain_jax.segmentation.resample import resample_labels
 from tumorchain_jax.segmentation.tiles import sliding_window, tile_program
 
+Dtype = Literal["float32", "bfloat16"]
+
 
 class Predictor:
     """A model made ready once, for any number of scans of any size.
@@ -29,6 +32,7 @@ class Predictor:
         step: from tile to tile, as a share of a tile.
         mirror: take the mean over mirror images, where the model allows it.
         tiles_at_once: in a batch; the last of a row is filled up.
+        dtype: of the network's weights and features.
         half_precision_sum: sum and resample logits in float16, as nnU-Net does, bit for bit where
             the network's own logits are.
         memory_gib: what a scan may take of the host beside itself; None: what is free.
@@ -45,6 +49,7 @@ class Predictor:
         step: float = 0.5,
         mirror: bool = True,
         tiles_at_once: int = 1,
+        dtype: Dtype = "float32",
         half_precision_sum: bool = False,
         memory_gib: float | None = None,
     ):
@@ -52,8 +57,10 @@ class Predictor:
         _check(model, step, tiles_at_once)
         self._step, self._tiles_at_once, self._half = step, tiles_at_once, half_precision_sum
         self._source, self._memory_gib = model.source, memory_gib
-        self._folds = [jax.device_put(params) for params in model.folds]
-        program = tile_program(plan.network, plan.mirror_axes if mirror else ())
+        self._folds = [
+            jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), params) for params in model.folds
+        ]
+        program = tile_program(plan.network, plan.mirror_axes if mirror else (), dtype)
         tiles = jax.ShapeDtypeStruct((tiles_at_once, *plan.patch_size), jnp.float32)
         # Compiled for this shape alone: another scan cannot compile it again.
         self._program = jax.jit(program).lower(self._folds[0], tiles).compile()

@@ -16,6 +16,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 from scipy import ndimage
 from tqdm import tqdm
@@ -56,13 +57,16 @@ def gaussian(tile: Shape) -> np.ndarray:
     return weights
 
 
-def tile_program(network: UNet3DConfig, mirror_axes: tuple[int, ...]) -> Program:
+def tile_program(
+    network: UNet3DConfig, mirror_axes: tuple[int, ...], dtype: DTypeLike = jnp.float32
+) -> Program:
     """The network over a batch of tiles: the mean over the mirror images along all sets of axes.
 
     Args:
         mirror_axes: of a tile (0, 1, 2); none: the tile as it is.
+        dtype: of the network's features; logits are float32.
     """
-    model = UNet3D(network)
+    model = UNet3D(network, dtype)
     sets = [chosen for n in range(len(mirror_axes) + 1) for chosen in combinations(mirror_axes, n)]
     mirrored = jnp.array([[axis in chosen for axis in mirror_axes] for chosen in sets])
 
