@@ -1,7 +1,9 @@
-"""Fixtures for every test: the real data, where there is any."""
+"""Fixtures for every test: the real data, where there is any; nnU-Net's plans."""
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,3 +16,95 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no real test data at {SHARED} (set TUMORCHAIN_TEST_DATA)")
     return SHARED
+
+
+def old_network(
+    kind: str, features: list, strides: list, kernels: list, blocks: list, decoder: list
+) -> dict[str, Any]:
+    """Fields of a configuration in the older format, which knows doubling features alone."""
+    return {
+        "UNet_class_name": kind,
+        "UNet_base_num_features": features[0],
+        "unet_max_num_features": features[-1],
+        "n_conv_per_stage_encoder": blocks,
+        "n_conv_per_stage_decoder": decoder,
+        "num_pool_per_axis": [3, 3, 3],
+        "pool_op_kernel_sizes": strides,
+        "conv_kernel_sizes": kernels,
+    }
+
+
+def new_network(
+    kind: str, features: list, strides: list, kernels: list, blocks: list, decoder: list
+) -> dict[str, Any]:
+    """The same in today's format."""
+    options = {
+        "n_stages": len(blocks),
+        "features_per_stage": features,
+        "conv_op": "torch.nn.modules.conv.Conv3d",
+        "kernel_sizes": kernels,
+        "strides": strides,
+        "n_conv_per_stage" if kind == "PlainConvUNet" else "n_blocks_per_stage": blocks,
+        "n_conv_per_stage_decoder": decoder,
+        "conv_bias": True,
+        "norm_op": "torch.nn.modules.instancenorm.InstanceNorm3d",
+        "norm_op_kwargs": {"eps": 1e-05, "affine": True},
+        "dropout_op": None,
+        "dropout_op_kwargs": None,
+        "nonlin": "torch.nn.LeakyReLU",
+        "nonlin_kwargs": {"inplace": True},
+    }
+    architecture = {
+        "network_class_name": f"dynamic_network_architectures.architectures.unet.{kind}",
+        "arch_kwargs": options,
+        "_kw_requires_import": ["conv_op", "norm_op", "dropout_op", "nonlin"],
+    }
+    return {"architecture": architecture}
+
+
+def make_plans(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """`plans.json` of one configuration; `changes` are of it, or of what is around it."""
+    resampling = {"order_z": 0, "force_separate_z": None}
+    intensity = {"mean": 50.0, "std": 100.0, "percentile_00_5": -200.0, "percentile_99_5": 300.0}
+    configuration = {
+        "data_identifier": "nnUNetPlans_3d_fullres",
+        "preprocessor_name": "DefaultPreprocessor",
+        "batch_size": 2,
+        "patch_size": [16, 16, 16],
+        "median_image_size_in_voxels": [64, 64, 64],
+        "spacing": [1.5, 1.5, 1.5],
+        "normalization_schemes": ["CTNormalization"],
+        "use_mask_for_norm": [False],
+        "batch_dice": True,
+        "resampling_fn_data": "resample_data_or_seg_to_shape",
+        "resampling_fn_data_kwargs": {**resampling, "is_seg": False, "order": 3},
+        "resampling_fn_seg": "resample_data_or_seg_to_shape",
+        "resampling_fn_seg_kwargs": {**resampling, "is_seg": True, "order": 1},
+        "resampling_fn_probabilities": "resample_data_or_seg_to_shape",
+        "resampling_fn_probabilities_kwargs": {**resampling, "is_seg": False, "order": 1},
+    }
+    plans = {
+        "dataset_name": "Dataset001_Random",
+        "plans_name": "nnUNetPlans",
+        "image_reader_writer": "SimpleITKIO",
+        "label_manager": "LabelManager",
+        "experiment_planner_used": "ExperimentPlanner",
+        "original_median_spacing_after_transp": [1.5, 1.5, 1.5],
+        "original_median_shape_after_transp": [64, 64, 64],
+        "transpose_forward": [0, 1, 2],
+        "transpose_backward": [0, 1, 2],
+        "foreground_intensity_properties_per_channel": {"0": intensity},
+    }
+    around = {key: value for key, value in changes.items() if key in plans}
+    own = {key: value for key, value in changes.items() if key not in plans}
+    return {
+        **plans,
+        **around,
+        "configurations": {"3d_fullres": {**configuration, **network, **own}},
+    }
+
+
+@pytest.fixture(scope="session")
+def nnunet_plans() -> SimpleNamespace:
+    """Makes plans in nnU-Net's formats: `make(old(...))`, `make(new(...))`."""
+    return SimpleNamespace(make=make_plans, old=old_network, new=new_network)

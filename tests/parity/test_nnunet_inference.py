@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import flax.linen as nn
@@ -38,60 +39,16 @@ AGREEMENT = 0.999
 # The same, summed in float16 in both.
 EXACT = 0.99999
 
-RESAMPLING = {"is_seg": False, "order_z": 0, "force_separate_z": None}
-STRIDES = [[1, 1, 1], [1, 2, 2], [2, 2, 2]]
-ARCHITECTURE = {
-    "network_class_name": "dynamic_network_architectures.architectures.unet.PlainConvUNet",
-    "arch_kwargs": {
-        "n_stages": 3,
-        "features_per_stage": [4, 8, 8],
-        "conv_op": "torch.nn.modules.conv.Conv3d",
-        "kernel_sizes": [[1, 3, 3], [3, 3, 3], [3, 3, 3]],
-        "strides": STRIDES,
-        "n_conv_per_stage": [1, 1, 1],
-        "n_conv_per_stage_decoder": [1, 1],
-        "conv_bias": True,
-        "norm_op": "torch.nn.modules.instancenorm.InstanceNorm3d",
-        "norm_op_kwargs": {"eps": 1e-05, "affine": True},
-        "dropout_op": None,
-        "dropout_op_kwargs": None,
-        "nonlin": "torch.nn.LeakyReLU",
-        "nonlin_kwargs": {"inplace": True},
-    },
-    "_kw_requires_import": ["conv_op", "norm_op", "dropout_op", "nonlin"],
-}
-CONFIGURATION: dict[str, Any] = {
-    "data_identifier": "nnUNetPlans_3d_fullres",
-    "preprocessor_name": "DefaultPreprocessor",
-    "batch_size": 2,
-    "patch_size": [16, 32, 32],
-    "median_image_size_in_voxels": [64, 64, 64],
-    "spacing": [2.0, 1.5, 1.5],
-    "normalization_schemes": ["CTNormalization"],
-    "use_mask_for_norm": [False],
-    "batch_dice": True,
-    "resampling_fn_data": "resample_data_or_seg_to_shape",
-    "resampling_fn_data_kwargs": {**RESAMPLING, "order": 3},
-    "resampling_fn_seg": "resample_data_or_seg_to_shape",
-    "resampling_fn_seg_kwargs": {**RESAMPLING, "is_seg": True, "order": 1},
-    "resampling_fn_probabilities": "resample_data_or_seg_to_shape",
-    "resampling_fn_probabilities_kwargs": {**RESAMPLING, "order": 1},
-    "architecture": ARCHITECTURE,
-}
-PLANS: dict[str, Any] = {
-    "dataset_name": "Dataset001_Random",
-    "plans_name": "nnUNetPlans",
-    "image_reader_writer": "SimpleITKIO",
-    "label_manager": "LabelManager",
-    "experiment_planner_used": "ExperimentPlanner",
-    "original_median_spacing_after_transp": [2.0, 1.5, 1.5],
-    "original_median_shape_after_transp": [64, 64, 64],
-    "transpose_forward": [0, 1, 2],
-    "transpose_backward": [0, 1, 2],
-    "foreground_intensity_properties_per_channel": {
-        "0": {"mean": 50.0, "std": 100.0, "percentile_00_5": -200.0, "percentile_99_5": 300.0}
-    },
-}
+# Of the plans, where a test names nothing else.
+NETWORK = (
+    "PlainConvUNet",
+    [4, 8, 8],
+    [[1, 1, 1], [1, 2, 2], [2, 2, 2]],
+    [[1, 3, 3], [3, 3, 3], [3, 3, 3]],
+    [1, 1, 1],
+    [1, 1],
+)
+SIZES = {"patch_size": [16, 32, 32], "spacing": [2.0, 1.5, 1.5]}
 DATASET = {
     "channel_names": {"0": "CT"},
     "labels": {"background": 0, "liver": 1, "spleen": 2, "colon": 3, "stomach": 4},
@@ -103,11 +60,7 @@ DATASET = {
 class Peer:
     """One folder of weights, run by nnU-Net and by us."""
 
-    def __init__(self, folder: Path, folds: int = 1, **changes: Any):
-        """`changes` are of the configuration, or of the plans around it."""
-        configuration = {key: changes.get(key, value) for key, value in CONFIGURATION.items()}
-        plans = {key: changes.get(key, value) for key, value in PLANS.items()}
-        plans["configurations"] = {"3d_fullres": configuration}
+    def __init__(self, folder: Path, plans: dict[str, Any], folds: int = 1):
         (folder / "plans.json").write_text(json.dumps(plans))
         (folder / "dataset.json").write_text(json.dumps(DATASET))
         plan = replace(read_plan(folder), mirror_axes=(0, 1, 2))
@@ -180,6 +133,17 @@ def assert_same_labels(peer: Peer, path: Path, mirror: bool, in_float32: float =
 
 
 @pytest.fixture
+def make_peer(tmp_path: Path, nnunet_plans: SimpleNamespace) -> Callable[..., Peer]:
+    """Makes one; what is changed is of the plans, but for the number of folds."""
+
+    def make(folds: int = 1, **changes: Any) -> Peer:
+        plans = nnunet_plans.make(nnunet_plans.new(*NETWORK), **{**SIZES, **changes})
+        return Peer(tmp_path, plans, folds)
+
+    return make
+
+
+@pytest.fixture
 def made_up(tmp_path: Path) -> Callable[..., Path]:
     """Writes a scan of smooth noise, oblique, with a margin of zeros."""
 
@@ -243,9 +207,9 @@ def test_a_scan_is_preprocessed_as_by_them(
     spacing: tuple[float, ...],
     changes: dict[str, Any],
     made_up: Callable[..., Path],
-    tmp_path: Path,
+    make_peer: Callable[..., Peer],
 ) -> None:
-    peer, path = Peer(tmp_path, **changes), made_up(shape, spacing)
+    peer, path = make_peer(**changes), made_up(shape, spacing)
     scan, plan = volume(path), peer.model.plan
     got, expected = preprocess(scan, plan, find_grids(scan, plan)), peer.preprocessed(path)
     assert got.shape == expected.shape
@@ -275,11 +239,11 @@ def test_a_scan_has_their_labels(
     changes: dict[str, Any],
     mirror: bool,
     made_up: Callable[..., Path],
-    tmp_path: Path,
+    make_peer: Callable[..., Peer],
 ) -> None:
     # Noise and random weights leave near-ties, which in so small a scan weigh more: their float16
     # decides them otherwise than float32 does.
-    peer = Peer(tmp_path, **changes)
+    peer = make_peer(**changes)
     assert_same_labels(peer, made_up(shape, spacing), mirror, in_float32=0.998)
 
 
@@ -292,6 +256,10 @@ def test_a_scan_has_their_labels(
     ],
 )
 def test_a_real_ct_has_their_labels(
-    name: str, spacing: list[float], mirror: bool, shared_data: Path, tmp_path: Path
+    name: str,
+    spacing: list[float],
+    mirror: bool,
+    shared_data: Path,
+    make_peer: Callable[..., Peer],
 ) -> None:
-    assert_same_labels(Peer(tmp_path, spacing=spacing), shared_data / name, mirror)
+    assert_same_labels(make_peer(spacing=spacing), shared_data / name, mirror)

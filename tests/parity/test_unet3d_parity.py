@@ -25,109 +25,22 @@ pytest.importorskip("nnunetv2")
 unet = pytest.importorskip("dynamic_network_architectures.architectures.unet")
 pytestmark = pytest.mark.filterwarnings("ignore:Detected old nnU-Net plans format:UserWarning")
 
-Network = dict[str, Any]
-
 # Largest absolute difference of logits, which are of some units, in float32.
 TOLERANCE = 1e-4
 # The same over the largest logit, for bfloat16.
 HALF_TOLERANCE = 0.1
 
-ISOTROPIC = {
-    "features": [4, 8, 8],
-    "strides": [[1, 1, 1], [2, 2, 2], [2, 2, 2]],
-    "kernels": [[3, 3, 3], [3, 3, 3], [3, 3, 3]],
-}
+# Features, strides and kernels.
+ISOTROPIC = [4, 8, 8], [[1, 1, 1], [2, 2, 2], [2, 2, 2]], [[3, 3, 3]] * 3
 # One stage is as large as the one before, one has as many channels.
-ANISOTROPIC = {
-    "features": [4, 8, 16, 16],
-    "strides": [[1, 1, 1], [1, 2, 2], [1, 1, 1], [2, 1, 2]],
-    "kernels": [[1, 3, 3], [1, 3, 3], [3, 3, 3], [3, 3, 1]],
-}
-FULL = {
-    "features": [32, 64, 128, 256, 320, 320],
-    "strides": [[1, 1, 1], *[[2, 2, 2]] * 5],
-    "kernels": [[3, 3, 3]] * 6,
-}
+ANISOTROPIC = (
+    [4, 8, 16, 16],
+    [[1, 1, 1], [1, 2, 2], [1, 1, 1], [2, 1, 2]],
+    [[1, 3, 3], [1, 3, 3], [3, 3, 3], [3, 3, 1]],
+)
+FULL = [32, 64, 128, 256, 320, 320], [[1, 1, 1], *[[2, 2, 2]] * 5], [[3, 3, 3]] * 6
 SIZES = {"isotropic": ISOTROPIC, "anisotropic": ANISOTROPIC}
 KINDS = ("PlainConvUNet", "ResidualEncoderUNet")
-
-
-def old_network(kind: str, sizes: dict, blocks: list[int], decoder: list[int]) -> Network:
-    """Of the plans' older format, which knows doubling features alone."""
-    features = sizes["features"]
-    return {
-        "UNet_class_name": kind,
-        "UNet_base_num_features": features[0],
-        "unet_max_num_features": features[-1],
-        "n_conv_per_stage_encoder": blocks,
-        "n_conv_per_stage_decoder": decoder,
-        "num_pool_per_axis": [3, 3, 3],
-        "pool_op_kernel_sizes": sizes["strides"],
-        "conv_kernel_sizes": sizes["kernels"],
-    }
-
-
-def new_network(kind: str, sizes: dict, blocks: list[int], decoder: list[int]) -> Network:
-    options = {
-        "n_stages": len(blocks),
-        "features_per_stage": sizes["features"],
-        "conv_op": "torch.nn.modules.conv.Conv3d",
-        "kernel_sizes": sizes["kernels"],
-        "strides": sizes["strides"],
-        "n_conv_per_stage" if kind == "PlainConvUNet" else "n_blocks_per_stage": blocks,
-        "n_conv_per_stage_decoder": decoder,
-        "conv_bias": True,
-        "norm_op": "torch.nn.modules.instancenorm.InstanceNorm3d",
-        "norm_op_kwargs": {"eps": 1e-05, "affine": True},
-        "dropout_op": None,
-        "dropout_op_kwargs": None,
-        "nonlin": "torch.nn.LeakyReLU",
-        "nonlin_kwargs": {"inplace": True},
-    }
-    name = f"dynamic_network_architectures.architectures.unet.{kind}"
-    imported = ["conv_op", "norm_op", "dropout_op", "nonlin"]
-    architecture = {
-        "network_class_name": name,
-        "arch_kwargs": options,
-        "_kw_requires_import": imported,
-    }
-    return {"architecture": architecture}
-
-
-FORMATS = {"old": old_network, "new": new_network}
-
-
-def plans_of(network: Network, patch_size: list[int]) -> dict[str, Any]:
-    resampling = {"is_seg": False, "order": 1, "order_z": 0, "force_separate_z": None}
-    intensity = {"mean": 50.0, "std": 100.0, "percentile_00_5": -200.0, "percentile_99_5": 300.0}
-    fields: dict[str, Any] = {
-        "data_identifier": "nnUNetPlans_3d_fullres",
-        "preprocessor_name": "DefaultPreprocessor",
-        "batch_size": 2,
-        "patch_size": patch_size,
-        "median_image_size_in_voxels": [64, 64, 64],
-        "spacing": [1.5, 1.5, 1.5],
-        "normalization_schemes": ["CTNormalization"],
-        "use_mask_for_norm": [False],
-        "batch_dice": True,
-        **network,
-    }
-    for kind in ("data", "seg", "probabilities"):
-        fields[f"resampling_fn_{kind}"] = "resample_data_or_seg_to_shape"
-        fields[f"resampling_fn_{kind}_kwargs"] = resampling
-    return {
-        "dataset_name": "Dataset001_Random",
-        "plans_name": "nnUNetPlans",
-        "image_reader_writer": "SimpleITKIO",
-        "label_manager": "LabelManager",
-        "experiment_planner_used": "ExperimentPlanner",
-        "original_median_spacing_after_transp": [1.5, 1.5, 1.5],
-        "original_median_shape_after_transp": [64, 64, 64],
-        "transpose_forward": [0, 1, 2],
-        "transpose_backward": [0, 1, 2],
-        "foreground_intensity_properties_per_channel": {"0": intensity},
-        "configurations": {"3d_fullres": fields},
-    }
 
 
 DATASET = {
@@ -161,9 +74,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "theirs"
 
 
-def build(nnunet: Any, network: Network, patch_size: list[int], folder: Path) -> Any:
+def build(nnunet: Any, plans: dict[str, Any], folder: Path) -> Any:
     """nnU-Net's network of a plan, with random parameters; its files but for the checkpoint."""
-    plans = plans_of(network, patch_size)
     (folder / "plans.json").write_text(json.dumps(plans))
     (folder / "dataset.json").write_text(json.dumps(DATASET))
     manager = nnunet.PlansManager(plans)
@@ -233,13 +145,14 @@ def our_parameters(plan: Plan, theirs: Any) -> Any:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("plans_format", FORMATS)
+@pytest.mark.parametrize("plans_format", ["old", "new"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_equal_nnunet(
     kind: str,
     plans_format: str,
     sizes: str,
     nnunet: Any,
+    nnunet_plans: SimpleNamespace,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -247,10 +160,10 @@ def test_logits_equal_nnunet(
     moved_from = f"{unet.__package__}.residual_unet"
     monkeypatch.setitem(sys.modules, moved_from, unet)
     monkeypatch.setattr(moved_from, unet, raising=False)
-    stages = len(SIZES[sizes]["features"])
+    stages = len(SIZES[sizes][0])
     blocks, decoder = [1, 3, 2, 1][:stages], [2, 1, 3][: stages - 1]
-    network = FORMATS[plans_format](kind, SIZES[sizes], blocks, decoder)
-    theirs = build(nnunet, network, [16, 16, 16], folder)
+    network = getattr(nnunet_plans, plans_format)(kind, *SIZES[sizes], blocks, decoder)
+    theirs = build(nnunet, nnunet_plans.make(network), folder)
     plan = read_plan(folder)
     assert plan.network.residual == (kind == "ResidualEncoderUNet")
     params, tile = our_parameters(plan, theirs), random_tile(8, 16, 24)
@@ -271,9 +184,11 @@ def assert_close(got: np.ndarray, expected: np.ndarray, tolerance: float) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_checkpoints_go_in_and_out(kind: str, nnunet: Any, folder: Path, tmp_path: Path) -> None:
-    network = new_network(kind, ANISOTROPIC, [1, 2, 1, 1], [1, 1, 1])
-    theirs = build(nnunet, network, [16, 16, 16], folder)
+def test_checkpoints_go_in_and_out(
+    kind: str, nnunet: Any, nnunet_plans: SimpleNamespace, folder: Path, tmp_path: Path
+) -> None:
+    network = nnunet_plans.new(kind, *ANISOTROPIC, [1, 2, 1, 1], [1, 1, 1])
+    theirs = build(nnunet, nnunet_plans.make(network), folder)
     save(nnunet, theirs, folder)
     ours, back = tmp_path / "ours", tmp_path / "back"
     convert("import", folder, ours, None, None, None)
@@ -295,10 +210,12 @@ def test_checkpoints_go_in_and_out(kind: str, nnunet: Any, folder: Path, tmp_pat
     assert_close(our_logits(model.plan, model.folds[0], tile), expected, TOLERANCE)
 
 
-def test_the_network_of_the_usual_size(nnunet: Any, folder: Path) -> None:
+def test_the_network_of_the_usual_size(
+    nnunet: Any, nnunet_plans: SimpleNamespace, folder: Path
+) -> None:
     """31 million parameters, as TotalSegmentator's, on a tile of 64 voxels each way."""
-    network = old_network("PlainConvUNet", FULL, [2] * 6, [2] * 5)
-    theirs = build(nnunet, network, [64, 64, 64], folder)
+    network = nnunet_plans.old("PlainConvUNet", *FULL, [2] * 6, [2] * 5)
+    theirs = build(nnunet, nnunet_plans.make(network, patch_size=[64, 64, 64]), folder)
     plan = read_plan(folder)
     params, tile = our_parameters(plan, theirs), random_tile(64, 64, 64)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 31_196_399

@@ -281,7 +281,7 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "another configuration": (
         lambda folder: tell(folder, configuration="3d_lowres"),
-        "plans.json: configurations.3d_lowres: found no such field, expected one of 2d, 3d_full",
+        "plans.json: configurations.3d_lowres: found no such field, expected one of 3d_fullres, 2d",
     ),
     "a fourth axis": (
         lambda folder: tell(folder, inference_allowed_mirroring_axes=[0, 3]),

@@ -196,7 +196,7 @@ def test_an_old_network_that_is_unknown_is_refused(
 
 
 REFUSED_CONFIGURATIONS = {
-    "3d_lowres": "3d_lowres: found no such field, expected one of 2d, 3d_fullres, 3d_large",
+    "3d_lowres": "3d_lowres: found no such field, expected one of 3d_fullres, 2d, 3d_large",
     "2d": "patch_size: found [16, 16], expected three axes: 2D is not run here",
     "3d_cascade_fullres": "expected none: a cascade is not run here",
 }
