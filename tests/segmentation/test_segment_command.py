@@ -124,6 +124,7 @@ def test_a_subset_of_organs(
             "flags": ("jax", "w"),
             "fast": True,
             "order": 3,
+            "dtype": "float32",
             "organs": ["spleen", "heart"],
             "cache": None,
             "quiet": False,
