@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import os
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,7 +226,7 @@ def _changed(scan: tuple[Path, Path], folder: Path, name: str) -> Path:
     elif name == "zero_dimension":
         path.write_bytes(header(40, "<4h", 3, 0, 20, 20))
     elif name == "huge":
-        path.write_bytes(header(40, "<4h", 3, 32767, 32767, 32767)[:4000])
+        path.write_bytes(header(40, "<4h", 3, 32767, 32767, 32767))
     elif name == "spacing_0":
         path.write_bytes(header(80, "<3f", 0.0, 3.0, 3.0))
     elif name == "spacing_nan":
@@ -419,6 +422,15 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
     wrong = sum(not item.right for item in items)
     assert f"{wrong} of {len(items)} answers are wrong" in (out / "failures.html").read_text()
     assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "tumorchain_jax.cli.main", "segment", "--list-classes"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,13 @@ def test_one_label_map(ct: Path, tmp_path: Path, segment: Segment) -> None:
     out = tmp_path / "new" / "seg.nii.gz"
     code, said, errors = segment("-i", ct, "-o", out, "-s")
     assert (code, errors) == (0, "")
-    assert f"{out}: 2 organs found" in said
+    assert f"{out}: 2 organs found by rule of thumb, " in said
     assert said.endswith(f"{NOTICE}\n")
     np.testing.assert_array_equal(read_labels(out, read_ct(ct)).voxels, expected(ct))
     image = nib.load(out)
     assert image.get_data_dtype() == np.uint8
     np.testing.assert_allclose(image.affine, nib.load(ct).affine)
+    assert bytes(image.header["descrip"]).rstrip(b"\0") == b"segmented by rule of thumb"
     (table,) = image.header.extensions
     text = table.get_content().decode()
     for number, name in ((1, "spleen"), (5, "liver"), (51, "heart")):
@@ -173,6 +174,45 @@ def test_earlier_files_are_kept_unless_told(ct: Path, tmp_path: Path, segment: S
     assert (folder / "mine.txt").read_text() == "keep"
 
 
+def test_what_is_replaced_leaves_nothing_behind(ct: Path, tmp_path: Path, segment: Segment) -> None:
+    """Else organs and numbers of two patients would lie side by side."""
+    folder, one = tmp_path / "organs", tmp_path / "seg.nii.gz"
+    assert segment("-i", ct, "-o", folder, "-s")[0] == 0
+    assert segment("-i", ct, "-o", folder, "-rs", "heart", "--overwrite")[0] == 0
+    assert [path.name for path in folder.iterdir()] == ["heart.nii.gz"]
+    assert segment("-i", ct, "-o", one, "-s")[0] == 0
+    assert segment("-i", ct, "-o", one, "--overwrite")[0] == 0
+    assert not (tmp_path / "seg.statistics.json").exists()
+
+
+def test_a_scan_is_never_written_over(ct: Path, tmp_path: Path, segment: Segment) -> None:
+    before = ct.read_bytes()
+    liver = tmp_path / "liver.nii.gz"
+    shutil.copy(ct, liver)
+    for words in (
+        ("-i", ct, "-o", ct),
+        ("-i", ct, "-o", tmp_path, "-ml"),
+        ("-i", liver, "-o", tmp_path),
+        ("-i", tmp_path, "-o", tmp_path, "-ml"),
+    ):
+        code, said, errors = segment(*words, "--overwrite")
+        assert (code, said) == (2, "")
+        assert "output: found the scan " in errors
+    assert ct.read_bytes() == liver.read_bytes() == before
+
+
+def test_a_place_that_cannot_be_written(
+    ct: Path, tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tumorchain_jax.segmentation.command.write_labels", write)
+    code, said, errors = segment("-i", ct, "-o", tmp_path / "seg.nii.gz")
+    assert (code, said) == (2, "")
+    assert "seg.nii.gz: output: found No space left on device" in errors
+
+
 def test_the_classes_are_listed_at_once(segment: Segment, asked: list[dict[str, Any]]) -> None:
     code, said, _ = segment("--list-classes")
     assert code == 0
@@ -189,6 +229,7 @@ def test_the_classes_are_listed_at_once(segment: Segment, asked: list[dict[str, 
         (["-rs", "livr"], "-rs: found 'livr', expected an organ of `total`; did you mean liver?"),
         (["-rs", "Kidney_Left"], "did you mean kidney_left"),
         (["-rs", "zzz"], "see --list-classes"),
+        (["-rs", "liver,spleen"], "put spaces between names"),
         (["-rs", "aorta"], "rule of thumb: -rs: found aorta, expected what it finds: heart, liver"),
         (["-ta", "body"], "invalid choice: 'body'"),
         (["--segmenter", "none"], "invalid choice: 'none'"),
@@ -209,6 +250,7 @@ def test_a_bad_command_line(ct: Path, tmp_path: Path, segment: Segment) -> None:
     twin = tmp_path / "twin.nii.gz"
     shutil.copy(ct, twin)
     assert "-o: found one file for 2 scans" in segment("-i", ct, twin, "-o", tmp_path / "x.nii")[2]
+    assert "-o: found a name ending in .mha" in segment("-i", ct, "-o", tmp_path / "x.mha")[2]
     assert "-o: found none" in segment("-i", ct)[2]
     assert "-i: found none" in segment("-o", tmp_path / "x")[2]
     (tmp_path / "file").write_text("")

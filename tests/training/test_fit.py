@@ -151,21 +151,39 @@ def test_a_checkpoint_is_due_by_the_clock_too(
     assert {"6"} < steps_kept(tmp_path) < {"1", "2", "3", "4", "5", "6"}
 
 
-def test_a_signal_saves_and_stops_and_the_run_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops_and_the_run_goes_on(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     expected = run(tmp_path / "whole")
 
     def signalled(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
         if int(state.step) == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
         return update(state, batch)
 
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     with pytest.raises(Stopped, match="at step 4 of 6"):
         run(tmp_path / "run", update=signalled, checkpoint={"every": 100}, log_every=100)
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(number) == before
     assert steps_kept(tmp_path / "run") == {"4"}
     found = run(tmp_path / "run")
     np.testing.assert_array_equal(found.trained["w"], expected.trained["w"])
+
+
+def test_control_c_twice_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert capsys.readouterr().err == (
+            "tumorchain: stopping once this step is saved; again: at once\n"
+        )
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("went on")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, update=interrupted)
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_range_of_steps_is_traced(tmp_path: Path) -> None:

@@ -48,10 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"tumorchain: stopped {stopped}; the same command goes on from there", file=sys.stderr
         )
-        return getattr(options, "exit_when_stopped", 0)
+        return 0
     except KeyboardInterrupt:
         print("tumorchain: stopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Who read it has seen enough; what is left to flush at the end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as error:
         if options.verbose:
             raise

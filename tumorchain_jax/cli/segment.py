@@ -49,7 +49,11 @@ def add_commands(command: Command) -> None:
     takes_segmenter(segment, ["jax", "totalsegmentator"])
     add("-q", "--quiet", action="store_true", help="say nothing")
     add("--json", action="store_true", help="what was done as JSON, a list for several CTs")
-    add("--overwrite", action="store_true", help="replace what is there")
+    add(
+        "--overwrite",
+        action="store_true",
+        help="replace what is there: of a folder, the files of all organs and the statistics",
+    )
 
 
 def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
@@ -127,7 +131,7 @@ def _segment(options: argparse.Namespace) -> int:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
     jobs = list_jobs(options.input, options.output, options.ml)
     for job in jobs:
-        check_job(job, options.statistics, options.overwrite)
+        check_job(job, [job.ct for job in jobs], options.statistics, options.overwrite)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())
@@ -144,8 +148,9 @@ def _segment(options: argparse.Namespace) -> int:
             continue
         done.append(facts)
         if not (options.quiet or options.json):
-            found, seconds = len(facts["found"]), facts["seconds"]
-            tqdm.write(f"{facts['output']}: {found} organs found, {seconds:.1f} s", sys.stdout)
+            count = len(facts["found"])
+            found = f"{count} organ{'s' * (count != 1)} found by {segmenter.name}"
+            tqdm.write(f"{facts['output']}: {found}, {facts['seconds']:.1f} s", sys.stdout)
     if options.json:
         print(json.dumps(done if len(jobs) > 1 else done[0]))
     elif not options.quiet:

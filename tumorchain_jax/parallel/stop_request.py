@@ -1,6 +1,7 @@
-"""The word of a scheduler that takes a machine back: SIGTERM, to any of the processes."""
+"""The word of a scheduler that takes a machine back, SIGTERM to any of the processes; or Ctrl-C."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -18,8 +19,11 @@ class StopRequest:
     def __init__(self) -> None:
         self._heard = False
 
-    def _hear(self, *_: object) -> None:
+    def _hear(self, number: int, _: object) -> None:
         self._heard = True
+        if number == signal.SIGINT:
+            print("tumorchain: stopping once this step is saved; again: at once", file=sys.stderr)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -27,11 +31,13 @@ class StopRequest:
         if jax.process_count() > 1:
             yield
             return
-        before = signal.signal(signal.SIGTERM, self._hear)
+        signals = (signal.SIGTERM, signal.SIGINT)
+        before = [signal.signal(number, self._hear) for number in signals]
         try:
             yield
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in zip(signals, before, strict=True):
+                signal.signal(number, handler)
 
     def heard(self) -> bool:
         """To be asked by every process after every step."""

@@ -62,13 +62,16 @@ def choose_segmenter(
     if kind != "jax" and weights is not None:
         mend = "leave out one of the two"
         raise InputError("command line", "--weights", str(weights), f"none with {kind}", mend)
+    if fast and kind == "jax" and weights is None:
+        expected = "TotalSegmentator's weights, of which it takes the 3 mm model"
+        raise InputError("command line", "--fast", "no --weights", expected, "add --weights")
     if kind == "none":
         return NO_SEGMENTER
     if kind == "totalsegmentator":
         part = installed_totalsegmentator(fast, order, organs)
         found = TotalSegmenter(part.name, (part,))
     elif weights is None:
-        found = replace(read_segmenter(NANO_SEGMENTER, fast, order, dtype), name=NANO_NAME)
+        found = replace(read_segmenter(NANO_SEGMENTER, dtype=dtype), name=NANO_NAME)
     else:
         folder = Path(weights) if str(weights) else totalsegmentator_weights()
         found = read_segmenter(folder, fast, order, dtype)
@@ -99,6 +102,9 @@ def read_segmenter(
     Raises:
         InputError: there are no such weights, or their labels are not those of `total`.
     """
+    if not folder.is_dir():
+        mend = "check the path (totalseg_download_weights fetches TotalSegmentator's)"
+        raise InputError(folder, "--weights", "no such folder", "a folder of weights", mend)
     if (folder / PLANS).is_file():
         if fast:
             expected = "TotalSegmentator's folder of weights"
@@ -117,7 +123,8 @@ def _total_part(home: Path, number: int, dtype: Dtype) -> Part:
     if len(found) != 1:
         task = "total_fast" if number == FAST else "total"
         mend = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
-        raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", "one", mend)
+        one = f"one (or {PLANS}, of one model of nnU-Net)"
+        raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, mend)
     part = _part(found[0], dtype, folds=(0,), step=STEP, mirror=False)
     expected = PARTS.get(number, range(1, len(TOTALSEGMENTATOR)))
     if part.ids != (0, *expected):

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,6 +23,8 @@ from tumorchain_jax.segmentation.total import TotalSegmenter
 
 CLASSES = dict(enumerate(TOTALSEGMENTATOR))
 del CLASSES[0]
+OTHER_ENDINGS = (".gz", ".mha", ".mhd", ".nrrd", ".mgz", ".dcm", ".img", ".hdr", ".npy", ".npz")
+"""Of files that are not written here: nobody means a folder of such a name."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Job:
         return self.output.name.endswith(NIFTI)
 
     @property
+    def masks(self) -> dict[str, Path]:
+        """The file of each organ, where each has one."""
+        return {name: self.output / f"{name}.nii.gz" for name in CLASSES.values()}
+
+    @property
     def statistics(self) -> Path:
         """Where the statistics go."""
         if not self.one_map:
@@ -58,8 +65,11 @@ def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
             `one_map`, or else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
 
     Raises:
-        InputError: as `list_cases`, or one file for several scans.
+        InputError: as `list_cases`, or one file for several scans, or a file that is not NIfTI.
     """
+    if output.name.endswith(OTHER_ENDINGS) and not output.name.endswith(NIFTI):
+        found, expected = f"a name ending in {output.suffix}", f"{' or '.join(NIFTI)}, or a folder"
+        raise InputError(output, "-o", found, expected, "name another")
     cases = list_cases(inputs, [], output)
     if output.name.endswith(NIFTI):
         if len(cases) != 1:
@@ -81,6 +91,7 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
         if name not in CLASSES.values():
             close = get_close_matches(name.lower(), CLASSES.values(), n=3)
             mend = f"did you mean {' or '.join(close)}?" if close else "see --list-classes"
+            mend = "put spaces between names" if "," in name else mend
             raise InputError("command line", "-rs", repr(name), "an organ of `total`", mend)
         if name not in segmenter.organs:
             found = ", ".join(sorted(segmenter.organs))
@@ -88,12 +99,19 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
             raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", mend)
 
 
-def check_job(job: Job, statistics: bool, overwrite: bool) -> None:
+def check_job(job: Job, scans: Sequence[Path], statistics: bool, overwrite: bool) -> None:
     """Refuse, before any work is done, what must not or cannot be written.
 
+    Args:
+        scans: of all jobs.
+
     Raises:
-        InputError: it is there and `overwrite` is off, or there is no place for it.
+        InputError: it is there and `overwrite` is off, it is a scan, or there is no place for it.
     """
+    written = {path.resolve() for path in (job.output, *job.masks.values())}
+    for scan in scans:
+        if scan.resolve() in written:
+            raise InputError(job.output, "output", f"the scan {scan}", "another", "name another")
     outputs = [job.output, job.statistics] if statistics else [job.output]
     for path in outputs:
         if path.exists() and not overwrite:
@@ -131,14 +149,11 @@ def segment(
     labels = segmenter(ct, organs)
     wanted = segmenter.organs if organs is None else organs
     names = {number: name for number, name in CLASSES.items() if name in wanted}
-    job.output.parent.mkdir(parents=True, exist_ok=True)
-    if job.one_map:
-        write_labels(job.output, labels, names)
-    else:
-        job.output.mkdir(exist_ok=True)
-        for number, name in names.items():
-            mask = Volume((labels.voxels == number).astype(np.uint8), ct.affine)
-            write_labels(job.output / f"{name}.nii.gz", mask, {1: name})
+    try:
+        _write(job, labels, names, segmenter.name)
+    except OSError as error:
+        found, mend = error.strerror or type(error).__name__, "name another"
+        raise InputError(job.output, "output", found, "a place to write to", mend) from error
     parts = segmenter.finding(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),
@@ -151,3 +166,19 @@ def segment(
         facts["statistics"] = totalsegmentator_record(organ_statistics(ct, labels.voxels, names))
         keep(job.statistics, f"{json.dumps(facts['statistics'], indent=4)}\n".encode())
     return facts | {"seconds": round(time.monotonic() - started, 3)}
+
+
+def _write(job: Job, labels: Volume, names: Mapping[int, str], segmenter: str) -> None:
+    """Write the masks. What was there of another scan, or of other organs, does not stay."""
+    stale = [job.statistics]
+    if job.one_map:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        write_labels(job.output, labels, names, segmenter)
+    else:
+        job.output.mkdir(parents=True, exist_ok=True)
+        for number, name in names.items():
+            mask = Volume((labels.voxels == number).astype(np.uint8), labels.affine)
+            write_labels(job.masks[name], mask, {1: name}, segmenter)
+        stale += [path for name, path in job.masks.items() if name not in names.values()]
+    for path in stale:
+        path.unlink(missing_ok=True)

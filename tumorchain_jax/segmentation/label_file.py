@@ -13,19 +13,23 @@ from tumorchain_jax.scan.volume import Volume
 
 # Caret's XML under code 0, as TotalSegmentator has it and reads it back (nifti_ext_header.py).
 EXTENSION = 0
+DESCRIPTION = 79
+"""Bytes of a header's description, but for the last, which is 0."""
 COLOURS = ("1 0 0", "0 1 0", "0 0 1", "1 1 0", "1 0 1", "0 1 1", "1 .5 0", "1 0 .5", ".5 .5 .5")
 
 
-def write_labels(path: Path, labels: Volume, names: Mapping[int, str]) -> None:
+def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter: str) -> None:
     """Write uint8 labels; the file appears whole.
 
     Args:
         names: of the labels, for the header.
+        segmenter: whose labels they are, for the header.
     """
     image = nib.Nifti1Image(np.asarray(labels.voxels, np.uint8), labels.affine)
     image.set_qform(labels.affine, 1)
     image.set_sform(labels.affine, 1)
     image.header.set_xyzt_units("mm")
+    image.header["descrip"] = f"segmented by {segmenter}".encode()[:DESCRIPTION]
     image.header.extensions.append(Nifti1Extension(EXTENSION, _label_table(names).encode()))
     part = path.with_name(f".part-{path.name}")
     try:

@@ -68,6 +68,8 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
         Stopped: it was asked to end, and has saved where it was.
     """
     with ExitStack() as stack:
+        stop = StopRequest()
+        stack.enter_context(stop.listening())
         profile = Profile(_folder(workdir), config.watch.profile)
         stack.callback(profile.close)
         checkpoints = Checkpoints(workdir, config.checkpoint.keep, job.order)
@@ -84,8 +86,6 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
         watchdog = Watchdog(workdir, config.watch.patience)
         stack.callback(watchdog.close)
         run = _Run(job, config, checkpoints, log, watchdog)
-        stop = StopRequest()
-        stack.enter_context(stop.listening())
         stream = job.batches_from(first_step)
         for step in range(first_step + 1, job.steps + 1):
             profile.before(step)
