@@ -18,6 +18,7 @@ from tumorchain_jax import NOTICE
 from tumorchain_jax.analyze import NANO_CHECKPOINT
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.errors import Stopped
 from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.scan.phantom import make_patient, write_patient
 
@@ -422,6 +423,24 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
     wrong = sum(not item.right for item in items)
     assert f"{wrong} of {len(items)} answers are wrong" in (out / "failures.html").read_text()
     assert not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize(("words", "code"), [((), 0), (("--exit-when-stopped", "75"), 75)])
+def test_a_stopped_training_ends_as_its_launcher_asks(
+    words: tuple[str, ...],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def train(*_: object) -> None:
+        raise Stopped("at step 4 of 6")
+
+    monkeypatch.setattr("tumorchain_jax.training.loop.train", train)
+    config = str(Path(__file__).parents[1] / "configs" / "nano.py")
+    assert main(["train", "--config", config, "--workdir", str(tmp_path), *words]) == code
+    told = "tumorchain: stopped at step 4 of 6; the same command goes on from there\n"
+    assert capsys.readouterr().err == told
 
 
 def test_a_reader_that_has_seen_enough() -> None:
