@@ -11,8 +11,9 @@ What was tried on two CPU cores, in ms, for 3x3x3 kernels, float32, medians of 3
     Winograd's form                     978        350          91          -                -
     PyTorch                             939        401         153         27              217
 
-On a CPU, Winograd's form is taken where it can be, else planes; on other machines XLA's own, which
-has not been timed there. What that compiles to on a TPU: tumorchain_jax/ahead_of_time/README.md.
+On a CPU, Winograd's form is taken where it can be, else planes (27 products for a network's first
+convolution would save a twentieth of a tile's 5.5 s: too little for a third form). Other machines
+get XLA's own, which has not been timed there; what it compiles to: ahead_of_time/README.md.
 
 Shape letters: B tiles, D H W voxels, C channels in, K channels out, d h w a kernel.
 """
