@@ -39,6 +39,9 @@ CASES = {
     "One. Two! Is it three?": "Is it three?",
     "First line\nlast line": "last line",
     "A lesion of 2.3 cm": "A lesion of 2.3 cm",
+    # broken off
+    "Conclusion: swollen,": "swollen",
+    "Conclusion: **swollen,** ": "swollen",
     # nothing
     "": "",
     " \n\t": "",

@@ -28,7 +28,7 @@ def parse_conclusion(text: str) -> str:
     4. all that follows `</think>`;
     5. the last sentence.
 
-    Tags, outer white space and `*`, and the final full stop are dropped.
+    Tags, outer white space and `*`, and a full stop or comma at the end are dropped.
     """
     *thoughts, answer = _END_OF_THINKING.split(text)
     thought = bool(thoughts and _tidy(answer))
@@ -42,4 +42,4 @@ def parse_conclusion(text: str) -> str:
 
 def _tidy(answer: str) -> str:
     outer = "*" + string.whitespace
-    return _TAG.sub(" ", answer).strip(outer).rstrip(".").rstrip(outer)
+    return _TAG.sub(" ", answer).strip(outer).rstrip(".,").rstrip(outer)
