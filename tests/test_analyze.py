@@ -1,5 +1,6 @@
 """The Python front door."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax import analyze
-from tumorchain_jax.analyze import QUESTION_TOKENS, TASKS, Analyzer
+from tumorchain_jax.analyze import NANO_CHECKPOINT, QUESTION_TOKENS, TASKS, TOY, Analyzer
 from tumorchain_jax.errors import InputError
 from tumorchain_jax.reasoning.interleaved import encode, reason
 from tumorchain_jax.scan.organs import DIGESTIVE, TOTALSEGMENTATOR
@@ -44,7 +45,7 @@ def test_every_form_of_a_scan_gives_the_same_answer(
     for report in reports[1:]:
         assert report.trace == reports[0].trace
         np.testing.assert_array_equal(report.image, reports[0].image)
-    assert reports[0].source == ct.name
+    assert (reports[0].source, reports[0].name) == (str(ct), ct.name)
 
 
 def test_a_batch_gives_what_each_gives_alone(patient: Patient) -> None:
@@ -126,8 +127,39 @@ def test_a_question_just_short_enough(analyzer: Analyzer) -> None:
 def test_report_names_what_it_ran_on(analyzer: Analyzer, patient: Patient) -> None:
     report = analyzer(patient.ct, mask=patient.labels)
     assert report.weights_sha256 == analyzer.checkpoint.sha256
+    assert report.model == "nano, which has seen digital patients alone"
     assert report.versions["jax"] == jax.__version__
     assert report.preprocessing["level"] == 40.0
+
+
+def test_another_checkpoint_has_its_folders_name(patient: Patient, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "export"
+    shutil.copytree(NANO_CHECKPOINT, folder)
+    report = Analyzer.load(folder)(patient.ct, mask=patient.labels)
+    assert (report.model, report.warnings) == ("run/export", ())
+    assert Analyzer.load(NANO_CHECKPOINT / ".." / "nano").checkpoint.name.startswith("nano, which")
+    folder.rename(tmp_path / "ours")
+    assert Analyzer.load(tmp_path / "ours").checkpoint.name == "ours"
+
+
+def test_a_question_about_what_the_masks_do_not_show(analyzer: Analyzer, patient: Patient) -> None:
+    labels = patient.labels.voxels.copy()
+    labels[np.isin(labels, [TOTALSEGMENTATOR.index("kidney_left")])] = 0
+    case = analyzer.prepare(patient.ct, Volume(labels, patient.labels.affine))
+    bare = analyzer.prepare(patient.ct)
+    questions = {
+        "Is the brain normal?": "the brain",
+        "Left kidney, skull, brain or cerebellum?": "the left kidney, the skull, the brain",
+        "Are the kidneys normal?": None,
+        "Is the liver normal?": None,
+        "Where is it?": None,
+    }
+    reports = analyzer.batch([(case, question) for question in questions])
+    for report, names in zip(reports, questions.values(), strict=True):
+        lacking = f"the question names {names}, which the masks do not show"
+        assert report.warnings == ((TOY, lacking) if names else (TOY,))
+    without = analyzer.batch([(bare, "Is the brain normal?")])[0]
+    assert not any("the question names" in warning for warning in without.warnings)
 
 
 # ---------------------------------------------------------- masks from a segmenter
@@ -160,10 +192,10 @@ def test_predicted_masks_do_what_given_ones_do(analyzer: Analyzer, patient: Pati
     assert predicted.organs["liver"].voxels > 1000
     assert ran == [0]
     assert given.masks is not None
-    assert (given.masks.kind, given.warnings) == ("given", ())
+    assert (given.masks.kind, given.warnings) == ("given", (TOY,))
     assert predicted.masks is not None
     assert predicted.masks.weights == {"part 0": "sha 0"}
-    assert "the organ masks are a machine's (truth)" in predicted.warnings[0]
+    assert "the organ masks are a machine's (truth)" in predicted.warnings[1]
     assert set(predicted.seconds) == {*given.seconds, "segment"}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.analyze import NANO_CHECKPOINT
+from tumorchain_jax.analyze import NANO_CHECKPOINT, TOY
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.data.phantom_records import patient_records
 from tumorchain_jax.errors import Stopped
@@ -73,11 +73,13 @@ def test_analyze_writes_report_and_page(
     printed = json.loads(captured.out)
     assert printed == json.loads((out / "report.json").read_text())
     assert " ".join(printed) == (
-        "schema_version question answer conclusion rounds stop_reason masks organs preprocessing "
-        "versions weights_sha256 seed device seconds warnings notice"
+        "schema_version scan question answer conclusion rounds stop_reason masks organs "
+        "preprocessing versions model weights_sha256 seed device seconds warnings notice"
     )
     assert printed["notice"] == NOTICE
-    assert printed["warnings"] == []
+    assert printed["warnings"] == [TOY]
+    assert printed["scan"] == str(scan[0])
+    assert printed["model"] == "nano, which has seen digital patients alone"
     assert printed["masks"] == {"kind": "given", "source": scan[1].name, "weights": {}}
     labels = np.asarray(nib.load(scan[1]).dataobj)
     liver = printed["organs"]["liver"]
@@ -95,7 +97,8 @@ def test_analyze_writes_report_and_page(
         assert 0 <= organ["abnormal_probability"] <= 1
         assert all(0 <= x <= 1 for x in organ["box"])
         assert organ["box_mm"][0] < organ["box_mm"][3]
-    assert "<html" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert f"<li>{TOY}</li>" in page
 
 
 def test_without_a_mask_and_a_segmenter_it_says_what_is_lost(
@@ -104,7 +107,7 @@ def test_without_a_mask_and_a_segmenter_it_says_what_is_lost(
     words = ["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out"), "--json"]
     assert main([*words, "--segmenter", "none"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert "no organ mask" in record["warnings"][0]
+    assert "no organ mask" in record["warnings"][1]
     assert record["masks"]["kind"] == "none"
     assert record["organs"] == {}
     assert len(record["rounds"]) == 1
@@ -118,7 +121,7 @@ def test_without_a_mask_the_nano_segmenter_makes_one(
     record = json.loads(capsys.readouterr().out)
     assert record["masks"]["kind"] == "predicted"
     assert [len(sha) for sha in record["masks"]["weights"].values()] == [64]
-    assert "a machine's" in record["warnings"][0]
+    assert "a machine's" in record["warnings"][1]
     assert record["organs"]["liver"]["volume_ml"] > 100
     assert len(record["rounds"]) > 1, "organs are looked at"
     (kept,) = (tmp_path / "cache" / "tumorchain" / "segmentations").iterdir()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax import demo
+from tumorchain_jax.analyze import TOY
 from tumorchain_jax.cli.main import main
 
 
@@ -81,7 +82,8 @@ def test_it_runs_from_the_scan_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["demo", "-o", str(tmp_path / "out"), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["masks"]["kind"] == "predicted"
-    assert "nano segmenter" in record["warnings"][0]
+    assert record["warnings"][0] == TOY
+    assert "nano segmenter" in record["warnings"][1]
     assert record["organs"]["liver"]["volume_ml"] > 100
     assert record["truth"] != "no lesion"
     outcomes = {organ["outcome"] for each in record["rounds"] for organ in each["organs"]}

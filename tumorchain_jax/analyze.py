@@ -35,7 +35,7 @@ from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.scan.checks import check_ct, check_mask
 from tumorchain_jax.scan.organ_cells import OrganCells, organ_cells
-from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, labels_named
+from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, display_name, labels_named
 from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
@@ -46,6 +46,9 @@ from tumorchain_jax.segmentation.total import TotalSegmenter
 from tumorchain_jax.training.exported import Exported, load_exported
 
 NANO_CHECKPOINT = Path(__file__).parent / "pretrained" / "nano"
+NANO_NAME = "nano, which has seen digital patients alone"
+TOY = f"the model is {NANO_NAME}: what it says of a real CT means nothing"
+NOT_SHOWN = "the question names {}, which the masks do not show"
 TASKS = {
     "position": "Where is the tumour in this CT?",
     "report": "Write a report with findings, impression and conclusion.",
@@ -59,6 +62,7 @@ class PreparedCase:
     """A scan in its model shape, with its organs.
 
     Attributes:
+        source: the scan's path as it was given, or what else it came from.
         warnings: of the scan and the label map, one line each.
         masks: what `cells` were made from; None where they were kept without it.
     """
@@ -136,7 +140,11 @@ class Analyzer:
         Raises:
             InputError: it is no checkpoint, or its weights and configuration disagree.
         """
-        return cls(load_exported(Path(checkpoint or NANO_CHECKPOINT)), **options)
+        folder = Path(checkpoint or NANO_CHECKPOINT)
+        exported = load_exported(folder)
+        if folder.resolve() == NANO_CHECKPOINT.resolve():
+            exported = replace(exported, name=NANO_NAME)
+        return cls(exported, **options)
 
     def __call__(
         self,
@@ -201,7 +209,7 @@ class Analyzer:
             masks = given_masks(ct, labels, prepared.transform)
         seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
         case = PreparedCase(
-            Path(ct.source).name,
+            ct.source,
             prepared,
             self._cells(masks),
             warnings + prepared.warnings,
@@ -331,17 +339,24 @@ class Analyzer:
                     cells=self.checkpoint.model.roi_grid,
                     preprocessing=case.scan.parameters,
                     versions=versions(),
+                    model=self.checkpoint.name,
                     weights_sha256=self.checkpoint.sha256,
                     seed=seed,
                     device=jax.devices()[0].device_kind,
                     seconds={k: round(v, 3) for k, v in seconds.items()},
-                    warnings=case.warnings + (case.masks.warnings if case.masks else ()),
+                    warnings=self._warnings(case, question),
                     source=case.source,
                     masks=case.masks.origin if case.masks else None,
                     organs=case.masks.statistics if case.masks else {},
                 )
             )
         return reports
+
+    def _warnings(self, case: PreparedCase, question: str) -> tuple[str, ...]:
+        toy = (TOY,) if self.checkpoint.name == NANO_NAME else ()
+        if case.masks is None:
+            return toy + case.warnings
+        return toy + case.warnings + case.masks.warnings + _not_shown(question, case.masks)
 
     def _prompt_room(self) -> int:
         config = self.checkpoint.model
@@ -375,6 +390,21 @@ class Analyzer:
 
 def _lacks(case: PreparedCase, organs: Collection[int]) -> bool:
     return bool(case.masks and case.masks.parts_for(organs))
+
+
+def _not_shown(question: str, masks: OrganMasks) -> tuple[str, ...]:
+    """A warning of the organs that a question names and the masks, if there are any, lack.
+
+    Where one word names several ("kidneys"), it is enough that one of them is there.
+    """
+    if masks.origin.kind == "none":
+        return ()
+    named = [each.labels for each in labels_named(question)]
+    lacking = [
+        labels for labels in named if not any(ORGANS[label] in masks.statistics for label in labels)
+    ]
+    names = dict.fromkeys(f"the {display_name(label)}" for labels in lacking for label in labels)
+    return (NOT_SHOWN.format(", ".join(names)),) if names else ()
 
 
 @cache

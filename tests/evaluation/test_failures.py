@@ -134,6 +134,7 @@ def tell(case: Callable, scripted: Callable) -> Callable[[list[list[Item]]], str
             cells=(2, 2, 2),
             preprocessing={},
             versions={},
+            model="",
             weights_sha256="",
             seed=0,
             device="cpu",

@@ -30,6 +30,7 @@ def make_report() -> Callable[..., Report]:
             "cells": CELLS,
             "preprocessing": {"window": (40.0, 400.0), "to_world": TO_WORLD},
             "versions": {"jax": "0.10.2"},
+            "model": "toy",
             "weights_sha256": "ab" * 32,
             "seed": 7,
             "device": "cpu",

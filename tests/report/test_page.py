@@ -87,6 +87,7 @@ def test_everything_from_outside_is_escaped(make_report: MakeReport) -> None:
         truth=EVIL,
         warnings=(EVIL,),
         device=EVIL,
+        model=EVIL,
         weights_sha256=EVIL,
         versions={EVIL: EVIL},
         seconds={EVIL: 1.0},
@@ -194,7 +195,8 @@ def test_rounds_say_what_was_looked_at(make_report: MakeReport) -> None:
     # One organ was looked at: one row of three pictures, with its box and probability.
     assert html.count("<img") == 3
     assert "2 cells within x" in words
-    assert "Abnormal: 50%, model's estimate, not a diagnosis." in words
+    assert "Abnormal: 50%, the organ classifier's probability, not a diagnosis." in words
+    assert "another head of the model than the one that writes the answer" in words
 
 
 def test_without_organs_only_the_first_round_shows_the_scan(make_report: MakeReport) -> None:
@@ -240,6 +242,46 @@ def test_organs_are_measured_in_a_table(make_report: MakeReport) -> None:
     assert '<section class="organs">' not in render(make_report())
     given = make_report(masks=MaskOrigin("given", "seg.nii.gz", {}), organs=report.organs)
     assert "The masks were given: seg.nii.gz." in render(given)
+
+
+def shown_run(report: Report) -> dict[str, str]:
+    """The rows of the table of what ran."""
+    table = render(report).split("<caption>Run</caption>")[1].split("</table>")[0]
+    rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', table)
+    return {unescape(key): unescape(value) for key, value in rows}
+
+
+def test_what_ran_is_told_in_words(make_report: MakeReport) -> None:
+    run = shown_run(make_report(source="scans/ct.nii.gz", model="a model"))
+    assert run == {
+        "scan": "scans/ct.nii.gz",
+        "model": "a model",
+        "weights (sha256)": "ab" * 32,
+        "organ masks": "not known",
+        "device": "cpu",
+        "seed": "7",
+    }
+    given = shown_run(make_report(masks=MaskOrigin("given", "seg.nii.gz", {})))
+    assert given["organ masks"] == "The masks were given: seg.nii.gz."
+    made = shown_run(make_report(masks=MaskOrigin("predicted", "nano", {"part 1": "cd"})))
+    assert made["organ masks"] == "The masks are a machine's, unchecked: nano."
+    assert made["masks by part 1"] == "cd"
+
+
+def test_without_masks_no_mask_is_blamed(make_report: MakeReport) -> None:
+    organs = a_round("liver", mention((0, 5), outcome="not_in_mask"))
+    assert "liver (not in the organ mask)" in render(make_report(organs))
+    none = make_report(organs, masks=MaskOrigin("none", "none", {}))
+    html = render(none)
+    assert "in the organ mask" not in html
+    assert html.count("(not looked at, there are no organ masks)") == 2
+    assert shown_run(none)["organ masks"] == "There are no masks."
+
+
+def test_the_heading_has_the_name_of_the_file(make_report: MakeReport) -> None:
+    html = render(make_report(source="scans/ct.nii.gz"))
+    assert '<p class="source">ct.nii.gz</p>' in html
+    assert "<title>ct.nii.gz · " in html
 
 
 def test_sides_are_labelled(make_report: MakeReport) -> None:

@@ -17,12 +17,13 @@ from tumorchain_jax.segmentation.statistics import OrganStatistics
 MakeReport = Callable[..., Report]
 
 FIELDS = [
-    *("schema_version", "question", "answer", "conclusion", "rounds", "stop_reason"),
+    *("schema_version", "scan", "question", "answer", "conclusion", "rounds", "stop_reason"),
     *(
         "masks",
         "organs",
         "preprocessing",
         "versions",
+        "model",
         "weights_sha256",
         "seed",
         "device",
@@ -57,6 +58,13 @@ def test_the_fields_and_their_order(make_report: MakeReport, tmp_path: Path) -> 
     assert record["stop_reason"] == "no_new_organ"
     assert record["preprocessing"]["to_world"][3] == [0, 0, 0, 1]
     assert make_report().to_dict() == saved(make_report(), tmp_path / "again")
+
+
+def test_it_names_the_scan_and_the_model(make_report: MakeReport) -> None:
+    report = make_report(source="scans/ct.nii.gz", model="nano")
+    record = report.to_dict()
+    assert (record["schema_version"], record["model"]) == ("1.2", "nano")
+    assert (record["scan"], report.name) == ("scans/ct.nii.gz", "ct.nii.gz")
 
 
 def test_truth_is_there_only_when_known(make_report: MakeReport, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _analyze(options: argparse.Namespace) -> int:
             tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
             continue
         records.append(report.to_dict())
-        say(f"\n{report.source}: {report.question}")
+        say(f"\n{report.name}: {report.question}")
         for warning in report.warnings:
             say(f"warning: {warning}")
         _print_chain(report, say)

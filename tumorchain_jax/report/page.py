@@ -24,7 +24,9 @@ TALLEST_REM = 28
 LEGEND = (
     "Organs named in the text are marked. Outlined on the CT are the cells of the model's grid "
     "whose tokens it read again for an organ, in the slices nearest to their centre. Axial and "
-    "coronal pictures show the patient's right on the left."
+    "coronal pictures show the patient's right on the left. How probably an organ is abnormal is "
+    "the organ classifier's estimate, another head of the model than the one that writes the "
+    "answer: the two may disagree."
 )
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 OUTCOMES: dict[Outcome, str] = {
@@ -34,6 +36,7 @@ OUTCOMES: dict[Outcome, str] = {
     "over_limit": "passed over, too many organs in one round",
     "stopped": "not looked at, the chain ended here",
 }
+NO_MASKS = "not looked at, there are no organ masks"
 STOP_REASONS: dict[StopReason, str] = {
     "no_new_organ": "No new organ was named, so the chain ended.",
     "max_rounds": "The chain ended at its limit of rounds.",
@@ -46,14 +49,14 @@ Colours = dict[int, Colour]
 
 def render(report: Report) -> str:
     """The whole page."""
-    content = f"""{heading(report.source, report.question, report.conclusion, report.truth)}
+    content = f"""{heading(report.name, report.question, report.conclusion, report.truth)}
 {_warnings(report.warnings)}
 <h2>How the answer came about</h2>
 <p class="legend">{LEGEND}</p>
 {_chain(report)}
 {_organs(report)}
 {_details(report)}"""
-    return page(f"{report.source} · TumorChain report", content)
+    return page(f"{report.name} · TumorChain report", content)
 
 
 def page(title: str, content: str) -> str:
@@ -135,8 +138,8 @@ def _round(report: Report, number: int, each: Round, colours: Colours) -> str:
         pictures = [_figure(report, (), (0, 0, 0), "<strong>Whole scan</strong>: middle slices.")]
     return f"""<li class="round"><article>
 <h3>Round {number}</h3>
-<p class="free-text">{_marked(each, colours)}</p>
-{cut}{_other_organs(each, colours)}
+<p class="free-text">{_marked(report, each, colours)}</p>
+{cut}{_other_organs(report, each, colours)}
 {"".join(pictures)}
 </article></li>
 """
@@ -148,7 +151,15 @@ def looked_at(each: Round) -> list[OrganMention]:
     return list(reversed(seen.values()))
 
 
-def _marked(each: Round, colours: Colours) -> str:
+def _outcome(report: Report, mention: OrganMention) -> str:
+    """What came of a mention, in words."""
+    without = report.masks is not None and report.masks.kind == "none"
+    if without and mention.outcome == "not_in_mask":
+        return NO_MASKS
+    return OUTCOMES[mention.outcome]
+
+
+def _marked(report: Report, each: Round, colours: Colours) -> str:
     """The round's text with the words that name organs marked; where two overlap, only the one
     that begins first (then the longer)."""
     named: dict[tuple[int, int], list[OrganMention]] = {}
@@ -158,14 +169,14 @@ def _marked(each: Round, colours: Colours) -> str:
     for start, end in sorted(named, key=lambda span: (span[0], -span[1])):
         if done <= start < end:
             pieces.append(_text(each.text[done:start]))
-            pieces.append(_mark(each.text[start:end], named[start, end], colours))
+            pieces.append(_mark(report, each.text[start:end], named[start, end], colours))
             done = end
     return "".join(pieces) + _text(each.text[done:])
 
 
-def _mark(words: str, mentions: list[OrganMention], colours: Colours) -> str:
+def _mark(report: Report, words: str, mentions: list[OrganMention], colours: Colours) -> str:
     """One mark; "kidneys" names two organs, whose colours share its underline."""
-    title = ", ".join(f"{display_name(m.label)} ({OUTCOMES[m.outcome]})" for m in mentions)
+    title = ", ".join(f"{display_name(m.label)} ({_outcome(report, m)})" for m in mentions)
     share = 100 / len(mentions)
     stops = ", ".join(
         f"{_rgb(colours[mention.label])} {rank * share:.0f}% {(rank + 1) * share:.0f}%"
@@ -181,11 +192,11 @@ def _text(text: str) -> str:
     return _THINKING_TAG.sub(r'<span class="tag">\g<0></span>', escape(text))
 
 
-def _other_organs(each: Round, colours: Colours) -> str:
+def _other_organs(report: Report, each: Round, colours: Colours) -> str:
     """The organs that were named but not looked at, and why."""
     seen = {mention.label for mention in looked_at(each)}
     reasons = dict.fromkeys(
-        f"{_name(mention, colours)} ({OUTCOMES[mention.outcome]})"
+        f"{_name(mention, colours)} ({_outcome(report, mention)})"
         for mention in each.organs
         if mention.label not in seen
     )
@@ -202,7 +213,8 @@ def _organ_pictures(report: Report, mention: OrganMention, colours: Colours) -> 
         caption += f": {cells} cell{'s' * (cells != 1)} within {extent} mm (RAS+)."
     if mention.abnormal_probability is not None:
         caption += (
-            f" Abnormal: {mention.abnormal_probability:.0%}, model's estimate, not a diagnosis."
+            f" Abnormal: {mention.abnormal_probability:.0%}, the organ classifier's probability, "
+            "not a diagnosis."
         )
     return _figure(report, mention.cells, colours[mention.label], caption)
 
@@ -266,8 +278,8 @@ def _organs(report: Report) -> str:
     folded = f"<details><summary>{len(rest)} other organs</summary>{_measured(rest)}</details>"
     return f"""<section class="organs">
 <h2>Organs, measured in their masks</h2>
-<p class="legend">{_whose(report.masks)} An organ that reaches the edge of the scan is marked: some
-of it may lie outside.</p>
+<p class="legend">{escape(_whose(report.masks))} An organ that reaches the edge of the scan is
+marked: some of it may lie outside.</p>
 {shown}{folded if rest else ""}
 </section>"""
 
@@ -275,9 +287,19 @@ of it may lie outside.</p>
 def _whose(masks: MaskOrigin | None) -> str:
     if masks is None:
         return ""
+    if masks.kind == "none":
+        return "There are no masks."
     if masks.kind == "given":
-        return f"The masks were given: {escape(masks.source)}."
-    return f"The masks are a machine's, unchecked: {escape(masks.source)}."
+        return f"The masks were given: {masks.source}."
+    return f"The masks are a machine's, unchecked: {masks.source}."
+
+
+def _made_by(masks: MaskOrigin | None) -> dict[str, str]:
+    """Whose the masks are, and the weights' SHA-256 or another program's version by part."""
+    if masks is None:
+        return {"organ masks": "not known"}
+    parts = {f"masks by {part}": identity for part, identity in masks.weights.items()}
+    return {"organ masks": _whose(masks)} | parts
 
 
 def _measured(organs: Mapping[str, OrganStatistics]) -> str:
@@ -296,10 +318,12 @@ def _measured(organs: Mapping[str, OrganStatistics]) -> str:
 
 def _details(report: Report) -> str:
     run = {
+        "scan": report.source,
+        "model": report.model,
+        "weights (sha256)": report.weights_sha256,
+        **_made_by(report.masks),
         "device": report.device,
         "seed": report.seed,
-        "weights (sha256)": report.weights_sha256,
-        "organ masks": report.to_dict()["masks"],
     }
     tokens = {
         f"round {number}": f"{each.tokens_in} read, {each.tokens_out} written, "

@@ -17,7 +17,7 @@ from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 PAGE = "report.html"
 
 
@@ -35,12 +35,13 @@ class Report:
         cells: the token grid; a ROI cell is a raster index in it and covers grid / cells voxels.
         preprocessing: what was done to the scan, fit for JSON.
         versions: of the packages that ran.
+        model: its name for people.
         weights_sha256: hash of the weights.
         seed: of the sampling.
         device: that it ran on.
         seconds: per stage.
         warnings: one line each.
-        source: the scan's file name.
+        source: the scan's path as it was given, or what else it came from.
         masks: where the organ masks came from, None where that is not known.
         organs: what each organ measures in its mask, by its name in Table 10.
         truth: what is known to be true of a synthetic lesion, None for a scan from life.
@@ -55,6 +56,7 @@ class Report:
     cells: tuple[int, int, int]
     preprocessing: dict[str, Any]
     versions: dict[str, str]
+    model: str
     weights_sha256: str
     seed: int
     device: str
@@ -64,6 +66,11 @@ class Report:
     masks: MaskOrigin | None = None
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The scan's file name."""
+        return Path(self.source).name
 
     def box(self, mention: OrganMention) -> Box | None:
         """(min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1], None without cells."""
@@ -78,6 +85,7 @@ class Report:
         """The fields of `report.json`; numbers that JSON cannot hold (NaN, infinity) are None."""
         record = {
             "schema_version": SCHEMA_VERSION,
+            "scan": self.source,
             "question": self.question,
             "answer": self.answer,
             "conclusion": self.conclusion,
@@ -87,6 +95,7 @@ class Report:
             "organs": {name: asdict(organ) for name, organ in self.organs.items()},
             "preprocessing": self.preprocessing,
             "versions": self.versions,
+            "model": self.model,
             "weights_sha256": self.weights_sha256,
             "seed": self.seed,
             "device": self.device,

@@ -32,6 +32,7 @@ class Exported:
     Attributes:
         params: numpy arrays by path.
         sha256: of `model.safetensors`.
+        name: for people.
     """
 
     model: TumorChainConfig
@@ -41,6 +42,7 @@ class Exported:
     tokenizer: Tokenizer
     sha256: str
     initial_roi: bool = False
+    name: str = ""
 
 
 def export(
@@ -119,7 +121,15 @@ def load_exported(folder: Path) -> Exported:
         "put the weights and the config.json of one and the same model together",
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Exported(model, preprocess, history, params, tokenizer, digest, initial_roi)
+    return Exported(
+        model, preprocess, history, params, tokenizer, digest, initial_roi, _name(folder)
+    )
+
+
+def _name(folder: Path) -> str:
+    """The folder's; of what training wrote, which is always `export`, with that of the run."""
+    *_, run, name = ("", *folder.resolve().parts)
+    return f"{run}/{name}" if name == "export" else name
 
 
 def check_vocabulary(folder: Path, tokenizer: Tokenizer, model: TumorChainConfig) -> None:
