@@ -158,7 +158,10 @@ def test_a_folder_of_scans_with_a_broken_one(
     words = ["analyze", "-i", str(scans), "-m", str(masks), "-o", str(out)]
     assert main([*words, "--json"]) == 2
     captured = capsys.readouterr()
-    assert len(json.loads(captured.out)) == 2
+    good, other = json.loads(captured.out)
+    assert (good["masks"]["kind"], other["masks"]["kind"]) == ("given", "predicted")
+    assert f"there is no mask of this scan in {masks}" in other["warnings"]
+    assert not any("no mask" in warning for warning in good["warnings"])
     assert "skipped" in captured.err
     assert "broken.nii.gz" in captured.err
     assert sorted(path.name for path in out.iterdir()) == ["good", "other"]
@@ -289,6 +292,40 @@ def test_bad_mask(name: str, scan: tuple[Path, Path], tmp_path: Path, refuse: Re
     expected = {"shape": "dim", "affine": "affine", "label_300": "300", "half": "0.5"}
     assert str(path) in line
     assert expected[name] in line
+
+
+def test_a_folder_without_masks(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
+    """Else the scan would be segmented, and nobody would see that the mask was not used."""
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    (masks / "another.nii.gz").touch()
+    line = refuse("-i", scan[0], "-m", masks)
+    assert f"{masks}: -m: found no mask, expected {scan[0].name}; name the mask" in line
+
+    twin = tmp_path / "twin.nii.gz"
+    shutil.copy(scan[0], twin)
+    line = refuse("-i", scan[0], twin, "-m", masks)
+    assert f"expected {scan[0].name}, or that of another of the 2 scans; name" in line
+
+    (masks / "liver.nii.gz").touch()
+    assert "segment -ml" in refuse("-i", scan[0], "-m", masks)
+    # As `segment` writes of several scans.
+    organs = tmp_path / "segmented" / scan[0].name.removesuffix(".nii.gz")
+    organs.mkdir(parents=True)
+    (organs / "liver.nii.gz").touch()
+    assert "segment -ml" in refuse("-i", scan[0], "-m", organs.parent)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--fast", "--weights", "--segmenter-dtype bfloat16", "--segmenter totalsegmentator"],
+)
+def test_nothing_is_segmented_where_all_masks_are_given(
+    flag: str, scan: tuple[Path, Path], refuse: Refuse
+) -> None:
+    line = refuse("-i", scan[0], "-m", scan[1], *flag.split())
+    name = flag.split()[0]
+    assert f"command line: {name}: found masks of all scans, expected a scan to segment" in line
 
 
 @pytest.mark.parametrize("question", ["", "  \n", "why? " * 20_000])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tumorchain_jax.errors import InputError
+from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
 
 NIFTI = (".nii", ".nii.gz")
 
@@ -27,7 +28,8 @@ def list_cases(inputs: Sequence[Path], masks: Sequence[Path], output: Path) -> l
     names; in a folder, a scan without a file has no mask, and is segmented.
 
     Raises:
-        InputError: nothing there, masks and scans do not pair up, or two scans have one name.
+        InputError: nothing there, masks and scans do not pair up, a folder of masks has none of any
+            scan, or two scans have one name.
     """
     scans = [scan for path in inputs for scan in _scans_in(path)]
     several = len(scans) > 1 or any(_is_folder_of_scans(path) for path in inputs)
@@ -55,8 +57,7 @@ def _masks(scans: Sequence[Path], masks: Sequence[Path]) -> list[Path | None]:
     if not masks:
         return [None] * len(scans)
     if len(masks) == 1 and masks[0].is_dir():
-        by_name = {scan_name(path): path for path in masks[0].iterdir()}
-        return [by_name.get(scan_name(scan)) for scan in scans]
+        return _masks_in(masks[0], scans)
     if len(masks) != len(scans):
         raise InputError(
             "-m",
@@ -66,6 +67,26 @@ def _masks(scans: Sequence[Path], masks: Sequence[Path]) -> list[Path | None]:
             "give as many masks as scans, or a folder with files of the scans' names",
         )
     return list(masks)
+
+
+def _masks_in(folder: Path, scans: Sequence[Path]) -> list[Path | None]:
+    organs = [path for path in (folder, *folder.iterdir()) if _is_folder_of_organs(path)]
+    by_name = {scan_name(path): path for path in folder.iterdir() if path not in organs}
+    found = [by_name.get(scan_name(scan)) for scan in scans]
+    if not any(found):
+        looked_for = f"{scan_name(scans[0])}.nii.gz"
+        if len(scans) > 1:
+            looked_for += f", or that of another of the {len(scans)} scans"
+        mend = "name the mask, or leave out -m"
+        if organs:
+            mend = "it has a file an organ: make one label map a scan with `segment -ml`"
+        raise InputError(folder, "-m", "no mask", looked_for, mend)
+    return found
+
+
+def _is_folder_of_organs(path: Path) -> bool:
+    """Whether it is what `segment` writes of a scan without `-ml`."""
+    return path.is_dir() and any(scan_name(inside) in TOTALSEGMENTATOR for inside in path.iterdir())
 
 
 def scan_name(path: Path) -> str:

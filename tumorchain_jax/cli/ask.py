@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ def add_commands(command: Command) -> None:
         nargs="+",
         default=[],
         metavar="LABELMAP",
-        help="TotalSegmentator v2 `total` ids; of a scan without one the organs are segmented",
+        help="TotalSegmentator v2 `total` ids, one a scan, or a folder with files of the scans' "
+        "names; of a scan without one the organs are segmented",
     )
     takes_segmenter(analyze, ["jax", "totalsegmentator", "none"])
     asked = analyze.add_mutually_exclusive_group()
@@ -61,8 +63,6 @@ def add_commands(command: Command) -> None:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from dataclasses import replace
-
     from tumorchain_jax.analyze import TASKS, Analyzer
     from tumorchain_jax.demo import demo_patient, truth
     from tumorchain_jax.report.folder import check_folder
@@ -99,6 +99,8 @@ def _analyze(options: argparse.Namespace) -> int:
     from tumorchain_jax.report.folder import check_folder
 
     cases = list_cases(options.input, options.mask, options.output)
+    if all(case.mask for case in cases):
+        _refuse_segmenter_flags(options)
     question = TASKS[options.task] if options.question is None else options.question
     check_numbers(options, rounds=(1, 16), seed=SEEDS)
     done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
@@ -139,10 +141,27 @@ def _analyze(options: argparse.Namespace) -> int:
     return 2 if refused else 0
 
 
+def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
+    """Refuse what would be ignored, since no scan is segmented."""
+    flags = {
+        "--weights": options.weights is not None,
+        "--fast": options.fast,
+        "--segmenter-dtype": options.segmenter_dtype != "float32",
+        "--segmenter": options.segmenter == "totalsegmentator",
+    }
+    for flag, asked in flags.items():
+        if asked:
+            mend = f"leave out {flag}, or -m"
+            raise InputError("command line", flag, "masks of all scans", "a scan to segment", mend)
+
+
 def _analyze_one(
     analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
 ) -> "Report":
     case = analyzer.prepare(ct, mask)
+    if options.mask and mask is None:
+        lacking = f"there is no mask of this scan in {options.mask[0]}"
+        case = replace(case, warnings=(lacking, *case.warnings))
     return analyzer.batch([(case, question)], seed=options.seed)[0]
 
 
