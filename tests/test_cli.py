@@ -21,6 +21,7 @@ from tumorchain_jax.data.phantom_records import patient_records
 from tumorchain_jax.errors import Stopped
 from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.scan.phantom import make_patient, write_patient
+from tumorchain_jax.segmentation.choice import NANO_NAME as NANO_SEGMENTER_NAME
 
 Refuse = Callable[..., str]
 
@@ -131,6 +132,18 @@ def test_without_a_mask_the_nano_segmenter_makes_one(
     assert again["rounds"] == record["rounds"]
     assert again["seconds"]["segment"] < record["seconds"]["segment"]
     assert kept.stat().st_mtime_ns > stamp
+
+
+def test_a_label_map_of_ours_tells_whose_it_is(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = str(tmp_path / "labels.nii.gz")
+    assert main(["segment", "-i", str(scan[0]), "-o", labels, "-q"]) == 0
+    words = ["analyze", "-i", str(scan[0]), "-m", labels, "-o", str(tmp_path / "out"), "--json"]
+    assert main(words) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["masks"]["kind"] == "given"
+    assert f"was segmented by {NANO_SEGMENTER_NAME}" in record["warnings"][1]
 
 
 def test_the_same_seed_gives_the_same_report(

@@ -41,6 +41,7 @@ from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, rea
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.cache import SegmentationCache
 from tumorchain_jax.segmentation.choice import choose_segmenter
+from tumorchain_jax.segmentation.label_file import made_by
 from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
 from tumorchain_jax.segmentation.total import TotalSegmenter
 from tumorchain_jax.training.exported import Exported, load_exported
@@ -48,6 +49,7 @@ from tumorchain_jax.training.exported import Exported, load_exported
 NANO_CHECKPOINT = Path(__file__).parent / "pretrained" / "nano"
 NANO_NAME = "nano, which has seen digital patients alone"
 TOY = f"the model is {NANO_NAME}: what it says of a real CT means nothing"
+MADE = "the label map says that it was segmented by {}: a machine's, if nobody has mended it"
 NOT_SHOWN = "the question names {}, which the masks do not show"
 TASKS = {
     "position": "Where is the tumour in this CT?",
@@ -198,6 +200,8 @@ class Analyzer:
         if mask is not None:
             if isinstance(mask, str | Path):
                 labels = read_labels(mask, ct)
+                if Path(mask).is_file() and (segmenter := made_by(Path(mask))):
+                    warnings += (MADE.format(segmenter),)
             else:
                 labels = align_labels(_volume(mask), ct)
             warnings += check_mask(labels, ct)

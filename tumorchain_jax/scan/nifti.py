@@ -39,6 +39,12 @@ def read_nifti(path: Path) -> Volume:
         raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
 
 
+def read_description(path: Path) -> str:
+    """What a NIfTI file that `read_nifti` has read says of itself."""
+    with _open(path) as stream:
+        return bytes(_header(path, stream)["descrip"]).rstrip(b"\0").decode(errors="replace")
+
+
 def _open(path: Path) -> BufferedIOBase:
     """The file's bytes, unpacked if they are packed, whatever the name says."""
     with path.open("rb") as file:

@@ -9,10 +9,12 @@ import nibabel as nib
 import numpy as np
 from nibabel.nifti1 import Nifti1Extension
 
+from tumorchain_jax.scan.nifti import read_description
 from tumorchain_jax.scan.volume import Volume
 
 # Caret's XML under code 0, as TotalSegmentator has it and reads it back (nifti_ext_header.py).
 EXTENSION = 0
+MADE_BY = "segmented by "
 DESCRIPTION = 79
 """Bytes of a header's description, but for the last, which is 0."""
 COLOURS = ("1 0 0", "0 1 0", "0 0 1", "1 1 0", "1 0 1", "0 1 1", "1 .5 0", "1 0 .5", ".5 .5 .5")
@@ -29,7 +31,7 @@ def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter
     image.set_qform(labels.affine, 1)
     image.set_sform(labels.affine, 1)
     image.header.set_xyzt_units("mm")
-    image.header["descrip"] = f"segmented by {segmenter}".encode()[:DESCRIPTION]
+    image.header["descrip"] = f"{MADE_BY}{segmenter}".encode()[:DESCRIPTION]
     image.header.extensions.append(Nifti1Extension(EXTENSION, _label_table(names).encode()))
     part = path.with_name(f".part-{path.name}")
     try:
@@ -37,6 +39,12 @@ def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def made_by(path: Path) -> str | None:
+    """The segmenter whose labels a NIfTI file of `write_labels` holds; None: it does not say."""
+    described = read_description(path)
+    return described.removeprefix(MADE_BY) if described.startswith(MADE_BY) else None
 
 
 def _label_table(names: Mapping[int, str]) -> str:
