@@ -38,7 +38,7 @@ OUTCOMES: dict[Outcome, str] = {
 }
 NO_MASKS = "not looked at, there are no organ masks"
 STOP_REASONS: dict[StopReason, str] = {
-    "no_new_organ": "No new organ was named, so the chain ended.",
+    "no_new_organ": "No further organ that the masks show was named, so the chain ended.",
     "max_rounds": "The chain ended at its limit of rounds.",
     "token_budget": "The chain ended because its token budget was spent.",
 }
