@@ -181,7 +181,10 @@ def test_what_is_replaced_leaves_nothing_behind(ct: Path, tmp_path: Path, segmen
     assert segment("-i", ct, "-o", folder, "-rs", "heart", "--overwrite")[0] == 0
     assert [path.name for path in folder.iterdir()] == ["heart.nii.gz"]
     assert segment("-i", ct, "-o", one, "-s")[0] == 0
+    one.unlink()
+    assert "seg.statistics.json: output: found an existing one" in segment("-i", ct, "-o", one)[2]
     assert segment("-i", ct, "-o", one, "--overwrite")[0] == 0
+    assert one.exists()
     assert not (tmp_path / "seg.statistics.json").exists()
 
 

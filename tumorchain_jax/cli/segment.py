@@ -131,7 +131,7 @@ def _segment(options: argparse.Namespace) -> int:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
     jobs = list_jobs(options.input, options.output, options.ml)
     for job in jobs:
-        check_job(job, [job.ct for job in jobs], options.statistics, options.overwrite)
+        check_job(job, [job.ct for job in jobs], options.overwrite)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())

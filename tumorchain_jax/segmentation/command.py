@@ -99,7 +99,7 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
             raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", mend)
 
 
-def check_job(job: Job, scans: Sequence[Path], statistics: bool, overwrite: bool) -> None:
+def check_job(job: Job, scans: Sequence[Path], overwrite: bool) -> None:
     """Refuse, before any work is done, what must not or cannot be written.
 
     Args:
@@ -112,8 +112,7 @@ def check_job(job: Job, scans: Sequence[Path], statistics: bool, overwrite: bool
     for scan in scans:
         if scan.resolve() in written:
             raise InputError(job.output, "output", f"the scan {scan}", "another", "name another")
-    outputs = [job.output, job.statistics] if statistics else [job.output]
-    for path in outputs:
+    for path in (job.output, job.statistics):
         if path.exists() and not overwrite:
             expected = "a new one (or --overwrite)"
             raise InputError(path, "output", "an existing one", expected, "name another")
