@@ -160,8 +160,12 @@ def test_what_flags_mean(
     assert len(choose_segmenter(weights="").parts) == 5
     assert len(choose_segmenter(weights="", fast=True).parts) == 1
     assert choose_segmenter("none") is NO_SEGMENTER
-    with pytest.raises(InputError, match="--weights: found x, expected none with none"):
+    with pytest.raises(InputError, match="--weights: found --segmenter none"):
         choose_segmenter("none", "x")
+    with pytest.raises(InputError, match="--segmenter-dtype: found --segmenter totalsegmentator"):
+        choose_segmenter("totalsegmentator", dtype="bfloat16")
+    with pytest.raises(InputError, match="--fast: found --segmenter none"):
+        choose_segmenter("none", fast=True)
     with pytest.raises(InputError, match="--fast: found no --weights"):
         choose_segmenter(fast=True)
     one = write_model(tmp_path / "one", ["liver"], weights=False)

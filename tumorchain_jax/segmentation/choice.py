@@ -59,9 +59,11 @@ def choose_segmenter(
     Raises:
         InputError: there are no such weights or no such program, or this cannot be asked of it.
     """
-    if kind != "jax" and weights is not None:
-        mend = "leave out one of the two"
-        raise InputError("command line", "--weights", str(weights), f"none with {kind}", mend)
+    ours = {"--weights": weights is not None, "--segmenter-dtype": dtype != "float32"}
+    for flag, given in {**ours, "--fast": fast and kind == "none"}.items():
+        if given and kind != "jax":
+            mend = "leave out one of the two"
+            raise InputError("command line", flag, f"--segmenter {kind}", "--segmenter jax", mend)
     if fast and kind == "jax" and weights is None:
         expected = "TotalSegmentator's weights, of which it takes the 3 mm model"
         raise InputError("command line", "--fast", "no --weights", expected, "add --weights")
