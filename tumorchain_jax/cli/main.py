@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Orbax's threads log pages of what they raise; it is told in our own line.
         logging.set_verbosity(logging.FATAL)
     try:
-        return options.run(options)
+        code = options.run(options)
+        sys.stdout.flush()  # here, and not at the very end, a reader that has gone is no failure
+        return code
     except InputError as error:
         print(f"tumorchain: error: {error}", file=sys.stderr)
         return 2
