@@ -450,6 +450,10 @@ def test_a_reader_that_has_seen_enough() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "tumorchain_jax.cli.main", "segment", "--list-classes"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    # Buffered, so that the pipe is found closed when all is said.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")

@@ -204,14 +204,15 @@ def test_a_scan_is_never_written_over(ct: Path, tmp_path: Path, segment: Segment
     assert ct.read_bytes() == liver.read_bytes() == before
 
 
+@pytest.mark.parametrize("full", ["write_labels", "keep"])
 def test_a_place_that_cannot_be_written(
-    ct: Path, tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
+    full: str, ct: Path, tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tumorchain_jax.segmentation.command.write_labels", write)
-    code, said, errors = segment("-i", ct, "-o", tmp_path / "seg.nii.gz")
+    monkeypatch.setattr(f"tumorchain_jax.segmentation.command.{full}", write)
+    code, said, errors = segment("-i", ct, "-o", tmp_path / "seg.nii.gz", "-s")
     assert (code, said) == (2, "")
     assert "seg.nii.gz: output: found No space left on device" in errors
 

@@ -148,8 +148,11 @@ def segment(
     labels = segmenter(ct, organs)
     wanted = segmenter.organs if organs is None else organs
     names = {number: name for number, name in CLASSES.items() if name in wanted}
+    record = None
+    if statistics:
+        record = totalsegmentator_record(organ_statistics(ct, labels.voxels, names))
     try:
-        _write(job, labels, names, segmenter.name)
+        _write(job, labels, names, segmenter.name, record)
     except OSError as error:
         found, mend = error.strerror or type(error).__name__, "name another"
         raise InputError(job.output, "output", found, "a place to write to", mend) from error
@@ -161,15 +164,20 @@ def segment(
         "weights": {part.name: part.identity() for part in parts},
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
-    if statistics:
-        facts["statistics"] = totalsegmentator_record(organ_statistics(ct, labels.voxels, names))
-        keep(job.statistics, f"{json.dumps(facts['statistics'], indent=4)}\n".encode())
+    if record is not None:
+        facts["statistics"] = record
     return facts | {"seconds": round(time.monotonic() - started, 3)}
 
 
-def _write(job: Job, labels: Volume, names: Mapping[int, str], segmenter: str) -> None:
-    """Write the masks. What was there of another scan, or of other organs, does not stay."""
-    stale = [job.statistics]
+def _write(
+    job: Job,
+    labels: Volume,
+    names: Mapping[int, str],
+    segmenter: str,
+    statistics: Mapping[str, Any] | None,
+) -> None:
+    """Write all files. What was there of another scan, or of other organs, does not stay."""
+    stale = [job.statistics] if statistics is None else []
     if job.one_map:
         job.output.parent.mkdir(parents=True, exist_ok=True)
         write_labels(job.output, labels, names, segmenter)
@@ -179,5 +187,7 @@ def _write(job: Job, labels: Volume, names: Mapping[int, str], segmenter: str) -
             mask = Volume((labels.voxels == number).astype(np.uint8), labels.affine)
             write_labels(job.masks[name], mask, {1: name}, segmenter)
         stale += [path for name, path in job.masks.items() if name not in names.values()]
+    if statistics is not None:
+        keep(job.statistics, f"{json.dumps(statistics, indent=4)}\n".encode())
     for path in stale:
         path.unlink(missing_ok=True)

@@ -69,7 +69,7 @@ def tile_program(
     model = UNet3D(network, dtype)
     sets = [chosen for n in range(len(mirror_axes) + 1) for chosen in combinations(mirror_axes, n)]
     # NumPy's: where a machine is only compiled for, no array of JAX's can be made.
-    mirrored = np.array([[axis in chosen for axis in mirror_axes] for chosen in sets])
+    mirrored: Any = np.array([[axis in chosen for axis in mirror_axes] for chosen in sets])
 
     def logits_of(params: Params, tiles: Array) -> Array:
         return cast(Array, model.apply({"params": params}, tiles[..., None]))
