@@ -2,12 +2,12 @@
 
     tumorchain train --config configs/nano.py --workdir runs/nano
 
-Everything it learns from is synthetic (see `tumorchain_jax/scan/phantom.py`).
+Everything it learns from is synthetic (see `tumorchain_jax/phantoms/patient.py`).
 """
 
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.tumorchain import NANO
+from tumorchain_jax.models.tumorchain.model import NANO
 
 
 def get_config() -> ConfigDict:
@@ -28,7 +28,7 @@ def get_config() -> ConfigDict:
     config.data.first_seed = 1_000_000
     config.data.length = 768
 
-    # Cell tags first (models/cell_tagger.py); alone 0 steps: start from a random encoder.
+    # Cell tags first (training/pretraining/model.py); alone 0 steps: start from a random encoder.
     config.encoder = ConfigDict(
         {
             "folder": "",

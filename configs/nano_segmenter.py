@@ -2,13 +2,13 @@
 
     tumorchain train --config configs/nano_segmenter.py --workdir runs/nano_segmenter
 
-Everything it learns from is synthetic (see `tumorchain_jax/scan/phantom.py`).
+Everything it learns from is synthetic (see `tumorchain_jax/phantoms/patient.py`).
 """
 
 from ml_collections import ConfigDict
 
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
 
 # All that digital patients have: organs, sacrum, vertebrae L5 to T9, heart, great vessels, hips,
 # muscles, and the 5th to 12th ribs.

@@ -12,7 +12,7 @@ weights. DATA is a TumorCoT data set with Qwen's tokenizer.
 
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.tumorchain import TUMORCHAIN_3B
+from tumorchain_jax.models.tumorchain.model import TUMORCHAIN_3B
 
 TRAINING_RECORDS = 1_348_036  # 90 % of TumorCoT's 1,497,818; set `steps` for another data set
 RECORDS_PER_ROW = 6  # estimated: see `length`

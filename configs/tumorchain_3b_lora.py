@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.models.layers.linear import LoRA
 
 ADAPTERS = LoRA((r"decoder/.*/(q|k|v|o|gate|up|down)_proj",), rank=16, alpha=32.0)
 

@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+
 # Real scans and tokenizer ranks stay out of the repository; beside the checkout unless told else.
 SHARED = Path(os.environ.get("TUMORCHAIN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -108,3 +114,30 @@ def make_plans(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def nnunet_plans() -> SimpleNamespace:
     """Makes plans in nnU-Net's formats: `make(old(...))`, `make(new(...))`."""
     return SimpleNamespace(make=make_plans, old=old_network, new=new_network)
+
+
+@pytest.fixture(scope="session")
+def phantoms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six digital patients on a tiny grid; made once."""
+    folder = tmp_path_factory.getbasetemp() / "phantoms"
+    write_phantoms(folder, 0, 6, PreprocessConfig((8, 16, 16)), 512, processes=1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny() -> TumorChainConfig:
+    """A model of that grid: one global token and eight cells."""
+    return TumorChainConfig(
+        encoder=ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2),
+        decoder=Qwen2Config(
+            vocab_size=512,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=8,
+            tie_word_embeddings=True,
+        ),
+        roi_slots=4,
+    )

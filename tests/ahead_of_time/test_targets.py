@@ -1,7 +1,7 @@
 import pytest
 
 from tumorchain_jax.ahead_of_time.targets import CHIPS, read_target
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 
 @pytest.mark.parametrize(

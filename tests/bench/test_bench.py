@@ -9,10 +9,10 @@ from tumorchain_jax.bench import data as bench_data
 from tumorchain_jax.bench.step import bench_step
 from tumorchain_jax.bench.timing import seconds, table
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.training.config import read_config
+from tumorchain_jax.core.config import read_config
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 

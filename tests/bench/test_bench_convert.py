@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tumorchain_jax.bench.convert import bench_convert
-from tumorchain_jax.models.qwen2.model import QWEN2_5_3B
+from tumorchain_jax.models.language.qwen2.model import QWEN2_5_3B
 
 
 def test_memory_stays_below_the_checkpoint_s_size(tmp_path: Path) -> None:

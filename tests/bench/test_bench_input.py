@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tumorchain_jax.bench import input as bench_input_module
-from tumorchain_jax.bench import peer
+from tumorchain_jax.bench import transformers_models
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
@@ -27,6 +27,6 @@ def test_both_make_the_same_arrays(
 def test_without_monai_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(peer, "find_spec", lambda name: None)
+    monkeypatch.setattr(transformers_models, "find_spec", lambda name: None)
     assert main(["bench", "input"]) == 2
     assert "tumorchain-jax[parity]" in capsys.readouterr().err

@@ -4,8 +4,8 @@ import pytest
 
 from tumorchain_jax.bench.decode import bench_decode
 from tumorchain_jax.bench.loop import bench_loop
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 pytest.importorskip("torch")
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tumorchain_jax.bench import peer
+from tumorchain_jax.bench import transformers_models
 from tumorchain_jax.bench.segment import NETWORK, bench_segment
 
 TINY = replace(
@@ -33,6 +33,6 @@ def test_both_segment_alike() -> None:
 
 
 def test_without_nnunet_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "find_spec", lambda name: None)
-    with pytest.raises(peer.InputError, match="tumorchain-jax\\[parity\\]"):
+    monkeypatch.setattr(transformers_models, "find_spec", lambda name: None)
+    with pytest.raises(transformers_models.InputError, match="tumorchain-jax\\[parity\\]"):
         bench_segment()

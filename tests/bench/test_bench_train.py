@@ -2,12 +2,12 @@
 
 import pytest
 
-from tumorchain_jax.bench import peer
+from tumorchain_jax.bench import transformers_models
 from tumorchain_jax.bench.train import bench_train
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 TINY = TumorChainConfig(
     encoder=ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2),
@@ -30,6 +30,6 @@ def test_both_train_alike() -> None:
 def test_without_monai_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(peer, "find_spec", lambda name: None)
+    monkeypatch.setattr(transformers_models, "find_spec", lambda name: None)
     assert main(["bench", "train"]) == 2
     assert "tumorchain-jax[parity]" in capsys.readouterr().err

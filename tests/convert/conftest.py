@@ -15,7 +15,7 @@ import pytest
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert.importer import import_folder
-from tumorchain_jax.convert.tensor_files import TensorWriter
+from tumorchain_jax.weights.tensor_files import TensorWriter
 
 Tensors = dict[str, np.ndarray]
 Save = Callable[[Path, Mapping[str, np.ndarray]], None]

@@ -12,8 +12,8 @@ import pytest
 
 from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.importer import import_folder
-from tumorchain_jax.convert.tensor_files import read_folder
 from tumorchain_jax.convert.verifier import verify
+from tumorchain_jax.weights.tensor_files import read_folder
 
 torch = pytest.importorskip("torch")
 
@@ -109,7 +109,7 @@ def test_without_torch_a_pickle_is_refused(
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        "tumorchain_jax.convert.pickles.find_spec",
+        "tumorchain_jax.weights.pickles.find_spec",
         lambda name: None if name == "torch" else find_spec(name),
     )
     refuse(("no torch here", "tumorchain-jax[torch]"), "import", pickled)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.convert.imported import Imported
-from tumorchain_jax.path_rules import flatten
+from tumorchain_jax.core.path_rules import flatten
 
 RESTORE = """
 import sys
@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from tumorchain_jax.convert.imported import Imported
-from tumorchain_jax.path_rules import flatten
+from tumorchain_jax.core.path_rules import flatten
 
 imported = Imported(Path(sys.argv[1]))
 shape = tuple(map(int, sys.argv[3:]))

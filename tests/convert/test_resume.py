@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.convert import importer, tensor_files
-from tumorchain_jax.convert.orbax_folder import OrbaxFolder
+from tumorchain_jax.convert import importer
+from tumorchain_jax.weights import tensor_files
+from tumorchain_jax.weights.orbax_folder import OrbaxFolder
 
 STOPPED = 130
 ALL = 28

@@ -8,8 +8,9 @@ import pytest
 import safetensors
 from safetensors.numpy import save_file
 
-from tumorchain_jax.convert import tensor_files
-from tumorchain_jax.convert.tensor_files import (
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.weights import tensor_files
+from tumorchain_jax.weights.tensor_files import (
     DTYPES,
     MAX_HEADER,
     Tensor,
@@ -18,7 +19,6 @@ from tumorchain_jax.convert.tensor_files import (
     read_file,
     read_folder,
 )
-from tumorchain_jax.errors import InputError
 
 SHAPES = [(), (1,), (7,), (4, 3), (6, 1, 5), (0, 3), (3, 0)]
 INDEX = "model.safetensors.index.json"

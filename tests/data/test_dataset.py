@@ -8,25 +8,17 @@ import numpy as np
 import pytest
 from array_record.python.array_record_module import ArrayRecordReader
 
+from tumorchain_jax.anatomy.organs import merge_labels
+from tumorchain_jax.anatomy.substructures import SEGMENTS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data import dataset
-from tumorchain_jax.data.dataset import (
-    OTHER_TRAITS,
-    PARTS,
-    ModelScan,
-    model_scan,
-    read_manifest,
-    read_records,
-    shard_paths,
-    write_phantoms,
-)
-from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
-from tumorchain_jax.scan.organs import merge_labels
-from tumorchain_jax.scan.phantom import Patient, make_patient
+from tumorchain_jax.data.dataset import PARTS, ModelScan, read_manifest, read_records, shard_paths
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.phantoms.dataset import OTHER_TRAITS, model_scan, write_phantoms
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
+from tumorchain_jax.phantoms.patient import Patient, make_patient
+from tumorchain_jax.phantoms.records import abnormal_organs, patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
-from tumorchain_jax.scan.segments import SEGMENTS
 
 CONFIG = PreprocessConfig((8, 16, 16))
 ARGS: dict[str, Any] = {"first_seed": 0, "count": 6, "config": CONFIG, "vocab_size": 512}

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.data.ablation import without_cot, without_iir
-from tumorchain_jax.data.chat import TEXT, Interleaved, training_rows
 from tumorchain_jax.data.dataset import ModelScan, read_records
 from tumorchain_jax.data.pipeline import (
     PAD_OWNER,
@@ -23,13 +24,13 @@ from tumorchain_jax.data.pipeline import (
 )
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.attention import Packing, one_sequence
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.path_rules import unflatten
-from tumorchain_jax.scan.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.data.training_rows import training_rows
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.layers.attention import Packing, one_sequence
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.reasoning.prompt import TEXT, Interleaved
 
 # A 2 x 2 x 2 token grid: one global token in the bank, then the cells.
 LAYOUT = Layout(

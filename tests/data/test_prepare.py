@@ -20,28 +20,29 @@ from pydicom import FileDataset
 from pydicom.dataset import FileMetaDataset
 from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
+from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.config import read_config
+from tumorchain_jax.core.workers import local_workers
 from tumorchain_jax.data import scan_shards
-from tumorchain_jax.data.dataset import ModelScan, model_scan, read_records, shard_paths
-from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.pipeline import ExampleSource
 from tumorchain_jax.data.splits import read_split
-from tumorchain_jax.data.workers import local_workers
-from tumorchain_jax.scan.organs import ORGANS
-from tumorchain_jax.scan.phantom import Patient, make_patient, write_patient
+from tumorchain_jax.phantoms.dataset import model_scan
+from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
+from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.training.config import read_config
-from tumorchain_jax.training.loop import layout_of, train
+from tumorchain_jax.training.tumorchain.train import layout_of, train
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 GRID = PreprocessConfig((8, 16, 16))
 SEEDS = range(4)
 CONFIG = f"""
 import runpy
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 def get_config():
     config = runpy.run_path({str(NANO)!r})["get_config"]()
@@ -113,7 +114,7 @@ def source(written: Path, tmp_path: Path) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No processes, two shards."""
     monkeypatch.setattr(
-        "tumorchain_jax.data.workers.local_workers", lambda count: ThreadPoolExecutor(1)
+        "tumorchain_jax.core.workers.local_workers", lambda count: ThreadPoolExecutor(1)
     )
     monkeypatch.setattr(scan_shards, "MOST_SHARDS", 2)
 
@@ -191,7 +192,7 @@ def test_training_takes_it(
     (tmp_path / "split.json").write_text(json.dumps(sides))
     run(written, data, "--split", tmp_path)
     config = read_config(written / "config.py", [f"--config.data.folder={data}"])
-    monkeypatch.setattr("tumorchain_jax.training.loop.fit", fit)
+    monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.fit", fit)
     with pytest.raises(Reached):
         train(config, tmp_path / "work")
     assert read_split(data) == {
@@ -416,7 +417,7 @@ def test_as_many_workers_as_one_likes(
 ) -> None:
     (source / "scans" / "phantom-2" / "labels.nii.gz").unlink()
     one = run(source, tmp_path / "one")
-    monkeypatch.setattr("tumorchain_jax.data.workers.local_workers", local_workers)
+    monkeypatch.setattr("tumorchain_jax.core.workers.local_workers", local_workers)
     two = run(source, tmp_path / "two", "--workers", 2)
     assert (one["written"], one["skipped"]) == (two["written"], two["skipped"]) == (3, 1)
     assert len(shard_paths(tmp_path / "two", "scans")) == 2

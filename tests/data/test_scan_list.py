@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.scan_list import RecordFile, ScanFiles, read_scans
 from tumorchain_jax.data.schema import Record, RoundTarget
-from tumorchain_jax.errors import InputError
 
 LINE = {"scan": "a", "ct": "a.nii.gz", "labels": "a-labels.nii.gz"}
 

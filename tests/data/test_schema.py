@@ -3,8 +3,8 @@ from dataclasses import asdict
 
 import pytest
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
-from tumorchain_jax.errors import InputError
 
 RECORD = Record(
     patient="P-7",

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import ModelScan, read_records
+from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.schema import Record, RoundTarget
-from tumorchain_jax.data.splits import check_split, read_split, split_patients, write_split
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.data.splits import read_split, split_patients, write_split
 
 NAMES = [f"phantom-{number}" for number in range(2000)]
 APART = {"train": ["a", "c"], "test": ["b"]}

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tumorchain_jax.analyze import Analyzer, PreparedCase
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
-from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 
 GRID, CELLS = (4, 8, 8), (2, 2, 2)

@@ -1,13 +1,13 @@
 import pytest
 
-from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.anatomy import staging
+from tumorchain_jax.anatomy.organs import SUB_ORGANS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
-from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.answers import judge
-from tumorchain_jax.scan import staging
-from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
-from tumorchain_jax.scan.organs import SUB_ORGANS
-from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
+from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.phantoms.records import patient_records
 
 ORGAN_CHOICES = ("stomach", "liver", "none", "pancreas")
 PARTS = ("left lobe of the liver", "liver", "right lobe of the liver", "liver segment I")

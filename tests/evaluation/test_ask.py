@@ -3,12 +3,12 @@ from itertools import pairwise
 
 import pytest
 
-from tumorchain_jax.analyze import Analyzer
-from tumorchain_jax.data.chat import with_choices
 from tumorchain_jax.evaluation import ask as module
 from tumorchain_jax.evaluation.answers import judge
 from tumorchain_jax.evaluation.ask import Asked, ask, ask_each
 from tumorchain_jax.evaluation.patients import Phantoms
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.reasoning.prompt import with_choices
 
 SUBTASKS = ("count", "shape")
 

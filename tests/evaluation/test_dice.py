@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.dice import organ_dice, phantom_dice, summarise
-from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.volume import Volume
 
 

@@ -11,22 +11,23 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 from nibabel.orientations import axcodes2ornt
 
-from tumorchain_jax.analyze import Analyzer
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data import dataset
-from tumorchain_jax.data.dataset import read_records, write_phantoms
+from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.patients import PaintedScans, Phantoms, StoredPatients
-from tumorchain_jax.models.tumorchain import NANO
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import NANO
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import canonical, reorient
-from tumorchain_jax.scan.phantom import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.total import Part, TotalSegmenter
-from tumorchain_jax.training.exported import Exported
+from tumorchain_jax.weights.model_folder import Exported
 
 CONFIG = PreprocessConfig((8, 16, 16))
 TEST = "phantom-2"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
-from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.score import (
     Item,
     json_lines,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.training.config import read_config
+from tumorchain_jax.core.config import read_config
 
 EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments.py"
 

@@ -5,7 +5,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.score import Item, paired_difference
 from tumorchain_jax.experiments.difference import difference_over_seeds
 

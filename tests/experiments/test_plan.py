@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import first_match, flatten
 from tumorchain_jax.experiments.plan import configure, plan, select
-from tumorchain_jax.models.tumorchain import abstract_params
-from tumorchain_jax.path_rules import first_match, flatten
+from tumorchain_jax.models.tumorchain.model import abstract_params
 
 FOLDERS = {"data/folder": "W/data", "encoder/folder": "W/encoder"}
 ADAPTING = {

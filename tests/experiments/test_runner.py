@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.score import Item, read_items
 from tumorchain_jax.experiments.runner import run_experiments, states
 

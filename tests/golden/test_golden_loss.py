@@ -17,10 +17,10 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.training.loop import train
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.training.tumorchain.train import train
 
 LOSSES = Path(__file__).with_name("loss.txt")
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"

@@ -5,7 +5,7 @@ import jax
 import pytest
 from jax.sharding import AxisType
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.parallel import mesh
 from tumorchain_jax.parallel.mesh import AXES, make_mesh, mesh_shape
 

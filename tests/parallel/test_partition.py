@@ -10,20 +10,22 @@ from typing import Any
 
 import jax
 import pytest
-from jax.sharding import AbstractMesh, AxisType
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.tumorchain import (
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import (
     NANO,
     TUMORCHAIN_3B,
     TUMORCHAIN_7B,
     TumorChainConfig,
     abstract_params,
+    attention_heads,
+    logical_axes,
 )
 from tumorchain_jax.parallel.mesh import AXES
 from tumorchain_jax.parallel.partition import RULES, param_shardings, state_shardings
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
 
 KEPT = Path(__file__).with_name("shardings.json")
 ADAPTERS = LoRA((r".*/(q_proj|v_proj|down_proj)", r"encoder/.*/qkv"))
@@ -34,6 +36,10 @@ MODELS = {
 }
 
 
+def place(config: TumorChainConfig, *args: Any) -> dict[str, NamedSharding]:
+    return param_shardings(logical_axes(config), attention_heads(config), *args)
+
+
 def mesh_of(**sizes: int) -> Any:
     shape = tuple(sizes.get(axis, 1) for axis in AXES)
     return AbstractMesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
@@ -42,7 +48,7 @@ def mesh_of(**sizes: int) -> Any:
 def shardings() -> dict[str, dict[str, str]]:
     mesh = mesh_of(data=2, fsdp=4, tensor=2, sequence=2)
     return {
-        name: {path: str(leaf.spec) for path, leaf in param_shardings(config, mesh).items()}
+        name: {path: str(leaf.spec) for path, leaf in place(config, mesh).items()}
         for name, config in MODELS.items()
     }
 
@@ -55,7 +61,7 @@ def test_shardings_are_as_they_were() -> None:
 def test_fsdp_and_tensor_cut_nearly_all_of_the_model(config: TumorChainConfig) -> None:
     mesh = mesh_of(fsdp=8, tensor=2)
     shapes, whole, cut = abstract_params(config), 0, 0.0
-    for path, sharding in param_shardings(config, mesh).items():
+    for path, sharding in place(config, mesh).items():
         size = shapes[path].size
         whole += size
         parts = [mesh.shape[axis] for axis in sharding.spec if axis]
@@ -79,12 +85,12 @@ def test_what_cannot_be_cut_is_refused_by_name(
     sizes: dict, rules: Any, field: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
-        param_shardings(NANO, mesh_of(**sizes), rules)
+        place(NANO, mesh_of(**sizes), rules)
     assert field in error.value.field
 
 
 def test_what_the_optimizer_keeps_of_a_parameter_lies_beside_it() -> None:
-    places = param_shardings(NANO, mesh_of(fsdp=2))
+    places = place(NANO, mesh_of(fsdp=2))
     path, table = "decoder/embed_tokens/embedding", jax.ShapeDtypeStruct((1024, 128), "float32")
     count: Any = jax.ShapeDtypeStruct((), "int32")
     state: Any = TrainState(count, {path: table}, {}, (count, {"mu": {path: table}}))

@@ -19,16 +19,16 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
 from tumorchain_jax.parallel.partition import on_mesh
 from tumorchain_jax.parallel.processes import global_batch, join, local_rows
-from tumorchain_jax.training.initial import random_params
-from tumorchain_jax.training.loss import Batch
-from tumorchain_jax.training.program import Program, training_program
+from tumorchain_jax.training.tumorchain.initial import random_params
+from tumorchain_jax.training.tumorchain.loss import Batch
+from tumorchain_jax.training.tumorchain.program import Program, training_program
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 MODEL = TumorChainConfig(

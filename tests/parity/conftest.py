@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2.model import Decoder, Qwen2Config, unroll
-from tumorchain_jax.path_rules import flatten, unflatten
+from tumorchain_jax.core.path_rules import flatten, unflatten
+from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.models.layers.linear import LoRA
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -18,7 +18,7 @@ from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
-from tumorchain_jax.models.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
 from tumorchain_jax.reasoning.text import continue_text
 
 torch = pytest.importorskip("torch")

@@ -14,9 +14,9 @@ import pytest
 from jaxtyping import Array, Float, Int
 from safetensors.numpy import load_file
 
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2.convert import IGNORE, LORA_TABLE, TABLE
-from tumorchain_jax.models.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
+from tumorchain_jax.models.language.qwen2.convert import IGNORE, LORA_TABLE, TABLE
+from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
+from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.weight_map import from_ours, to_ours
 
 torch = pytest.importorskip("torch")

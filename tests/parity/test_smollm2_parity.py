@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tumorchain_jax.chat import MODEL, LanguageModel, example_checkpoint
 from tumorchain_jax.convert.imported import Imported
+from tumorchain_jax.inference.language_model import MODEL, LanguageModel, example_checkpoint
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -12,16 +12,16 @@ import pytest
 from safetensors.torch import load_file
 
 from tumorchain_jax.convert.command import convert
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.models.attention import one_sequence
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.projector import pool_cells
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.layers.attention import one_sequence
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, init_params
+from tumorchain_jax.models.tumorchain.projector import pool_cells
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.exported import export, load_exported
+from tumorchain_jax.weights.model_folder import export, load_exported
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

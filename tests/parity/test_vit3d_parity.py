@@ -16,10 +16,10 @@ from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
-from tumorchain_jax.models.projector import Projector as OurProjector
-from tumorchain_jax.models.projector import ProjectorConfig
-from tumorchain_jax.models.vit3d.convert import IGNORE, TABLE
-from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.models.tumorchain.projector import Projector as OurProjector
+from tumorchain_jax.models.tumorchain.projector import ProjectorConfig
+from tumorchain_jax.models.vision.vit3d.convert import IGNORE, TABLE
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.models.weight_map import from_ours, to_ours
 
 torch = pytest.importorskip("torch")

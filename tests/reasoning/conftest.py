@@ -2,9 +2,9 @@
 
 import pytest
 
-from tumorchain_jax.data.chat import SYSTEM, Chat
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.scan.organs import ORGANS, display_name
+from tumorchain_jax.anatomy.organs import ORGANS, display_name
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.reasoning.prompt import SYSTEM, Chat
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tumorchain_jax.data.chat import Chat, Interleaved
-from tumorchain_jax.models.qwen2.model import Qwen2Config, unroll
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.anatomy.organs import ORGANS, labels_named
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config, unroll
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.reasoning.generate import Sampling
 from tumorchain_jax.reasoning.interleaved import (
     MAX_ROUNDS,
@@ -26,8 +26,8 @@ from tumorchain_jax.reasoning.interleaved import (
     reason,
 )
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, build_matcher, character_span
+from tumorchain_jax.reasoning.prompt import Chat, Interleaved
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
-from tumorchain_jax.scan.organs import ORGANS, labels_named
 
 SLOTS = 5
 MODEL = TumorChainConfig(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tumorchain_jax
-from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.anatomy.organs import NAMES, ORGANS, labels_named, name_pattern, normalise_name
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.reasoning.organ_matcher import (
     NONE,
     OrganMatcher,
@@ -20,7 +21,6 @@ from tumorchain_jax.reasoning.organ_matcher import (
     character_span,
     match_organs,
 )
-from tumorchain_jax.scan.organs import NAMES, ORGANS, labels_named, name_pattern, normalise_name
 
 NANO = Path(tumorchain_jax.__file__).parent / "pretrained" / "nano"
 BATCH = 512

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tumorchain_jax.data.chat import TEXT, Chat
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.reasoning.prompt import TEXT, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt, roi_turn
-from tumorchain_jax.scan.organs import ORGANS
 
 SLOTS = 6
 turn_of = jax.jit(roi_turn)

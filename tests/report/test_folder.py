@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.report.folder import check_folder, write_folder
 
 FILES = {"report.json": "{}", "report.html": "new"}

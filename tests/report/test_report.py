@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.trace import OrganMention, Round
 from tumorchain_jax.report import page
 from tumorchain_jax.report.report import Report

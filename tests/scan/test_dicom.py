@@ -16,7 +16,7 @@ from pydicom.uid import (
     generate_uid,
 )
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.read import read_ct, read_labels
 
 ROWS, COLUMNS, SLICES, STEP = 10, 14, 9, 2.0

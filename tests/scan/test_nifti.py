@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from nibabel.nifti1 import header_dtype
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.read import check_ct, read_ct
 
 AFFINE = np.array([[-2.0, 0, 0, 30], [0, 0, 3.0, -20], [0, 2.5, 0, 10], [0, 0, 0, 1]])

@@ -5,7 +5,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.read import (
     align_labels,
     check_ct,

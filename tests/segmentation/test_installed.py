@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.choice import choose_segmenter
+from tumorchain_jax.segmentation.factory import choose_segmenter
 from tumorchain_jax.segmentation.installed import installed_totalsegmentator
 
 SCRIPT = """#!{python}

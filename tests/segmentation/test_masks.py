@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tumorchain_jax.scan.organs import DIGESTIVE, ORGANS, merge_labels
-from tumorchain_jax.scan.phantom import Patient, make_patient
+from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS, merge_labels
+from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.scan.preprocess import (
     GridTransform,
     PreprocessConfig,
@@ -12,7 +12,7 @@ from tumorchain_jax.scan.preprocess import (
     resample_labels,
 )
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.choice import NO_SEGMENTER
+from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
 from tumorchain_jax.segmentation.total import PARTS, Part, TotalSegmenter
 

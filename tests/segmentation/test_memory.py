@@ -4,7 +4,7 @@ from unittest.mock import Mock
 import jax
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.segmentation import memory
 from tumorchain_jax.segmentation.memory import GIB, Peak, estimate, free_bytes, require
 from tumorchain_jax.segmentation.plans import Plan

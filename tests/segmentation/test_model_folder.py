@@ -17,10 +17,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.convert.family import module_shapes
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
-from tumorchain_jax.path_rules import flatten, unflatten
 from tumorchain_jax.segmentation.model_folder import (
     SegmentationModel,
     digest,
@@ -30,6 +29,7 @@ from tumorchain_jax.segmentation.model_folder import (
     save_segmentation_model,
 )
 from tumorchain_jax.segmentation.plans import read_plan
+from tumorchain_jax.weights.matching import module_shapes
 
 torch = pytest.importorskip("torch")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.plans import Plan
 from tumorchain_jax.segmentation.preprocess import find_grids, preprocess, restore

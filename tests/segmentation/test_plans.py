@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
 from tumorchain_jax.segmentation.plans import Intensity, Resampling, Spline, read_plan
 

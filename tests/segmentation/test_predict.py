@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.unet3d import model as unet3d
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.model_folder import SegmentationModel

@@ -7,7 +7,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.statistics import (
     OrganStatistics,

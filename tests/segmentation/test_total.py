@@ -10,7 +10,7 @@ import pytest
 from nibabel.orientations import axcodes2ornt
 from scipy import ndimage
 
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import total

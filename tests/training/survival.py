@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 STEPS = 40
@@ -31,9 +31,9 @@ FIELDS = ("step", "loss", "text_loss", "organ_loss", "gradient_norm", "learning_
 
 def train_tiny(folder: Path) -> int:
     """What a user's command does, with a tiny model, in the folder's run."""
-    from tumorchain_jax.errors import Stopped
+    from tumorchain_jax.core.errors import Stopped
     from tumorchain_jax.parallel.processes import join
-    from tumorchain_jax.training.loop import train
+    from tumorchain_jax.training.tumorchain.train import train
 
     if word := os.environ.get("PROCESS"):
         address, count, index = word.split(",")

@@ -12,10 +12,10 @@ import numpy as np
 import optax
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.optimizer import make_optimizer
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
 
 OPTIMIZER = make_optimizer("adamw", optax.constant_schedule(0.1), 0.0, 1.0)
 
@@ -155,7 +155,7 @@ import resource, sys
 from pathlib import Path
 import jax.numpy as jnp
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.step import TrainState
 

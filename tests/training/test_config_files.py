@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tumorchain_jax.models.tumorchain import abstract_params
-from tumorchain_jax.path_rules import unflatten
-from tumorchain_jax.training.config import read_config
+from tumorchain_jax.core.config import read_config
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.tumorchain.model import abstract_params
 from tumorchain_jax.training.optimizer import split_trainable
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -14,9 +14,9 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError, Stopped
+from tumorchain_jax.core.errors import InputError, Stopped
 from tumorchain_jax.training.fit import Job, fit
-from tumorchain_jax.training.step import Metrics, TrainState
+from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.throughput import Work
 
 RATE = optax.linear_schedule(1.0, 0.0, 10)

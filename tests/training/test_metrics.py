@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.metrics import MetricsLog
 
 

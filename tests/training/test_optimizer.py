@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 
 PARAMS = {

@@ -8,12 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, abstract_params
-from tumorchain_jax.path_rules import unflatten
-from tumorchain_jax.training.loss import Batch
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.training.optimizer import make_optimizer, split_trainable
-from tumorchain_jax.training.step import TrainState, make_step
+from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.training.step import make_step
+from tumorchain_jax.training.tumorchain.loss import Batch
 
 B, T, V = 4, 6, 512
 SHAPES = {"words/table": (V, V), "words/light": (V,), "organs/kernel": (57, 2), "organs/bias": (2,)}

@@ -14,19 +14,24 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-from tumorchain_jax.analyze import NANO_CHECKPOINT, QUESTION_TOKENS
-from tumorchain_jax.data.chat import Chat
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, logical_axes
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import (
+    TumorChain,
+    TumorChainConfig,
+    attention_heads,
+    logical_axes,
+)
 from tumorchain_jax.models.unet3d.model import UNet3D
 from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.prompt import QUESTION_TOKENS, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
-from tumorchain_jax.scan.organs import ORGANS
 from tumorchain_jax.segmentation.tiles import tile_program
-from tumorchain_jax.training.program import training_program
+from tumorchain_jax.training.tumorchain.program import training_program
 
 LONGEST_TOKEN = 128
 """Bytes of the longest of Qwen's tokens, which is 128 spaces."""
@@ -44,7 +49,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     """The whole reasoning loop on `batch_size` questions, weights in the dtype of computation."""
     model: TumorChainConfig = config.model
     dtype = jnp.dtype(model.dtype)
-    places = param_shardings(model, mesh, unrolled=True)
+    places = param_shardings(logical_axes(model, unrolled=True), attention_heads(model), mesh)
     named = logical_axes(model, unrolled=True)
     params = unflatten(
         {

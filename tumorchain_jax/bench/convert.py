@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tumorchain_jax.convert.family import decoder_shapes
-from tumorchain_jax.convert.tensor_files import DTYPES, PIECE, TensorWriter
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.qwen2.convert import TABLE, transformers_config
-from tumorchain_jax.models.qwen2.model import QWEN2_5_3B, Qwen2Config
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2.convert import TABLE, transformers_config
+from tumorchain_jax.models.language.qwen2.model import QWEN2_5_3B, Qwen2Config
 from tumorchain_jax.models.weight_map import sources
+from tumorchain_jax.weights.matching import decoder_shapes
+from tumorchain_jax.weights.tensor_files import DTYPES, PIECE, TensorWriter
 
 TOWER_BLOCKS = 32
 TOWER = {

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tumorchain_jax.data.dataset import model_scan
-from tumorchain_jax.models.tumorchain import NANO
-from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.models.tumorchain.model import NANO
+from tumorchain_jax.phantoms.dataset import model_scan
+from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess
 
 FIRST_SEED = 7_000_000

@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from tumorchain_jax.bench.peer import QWEN2_5_HALF_B, random_decoder, transformers_model
 from tumorchain_jax.bench.timing import REPEATS, seconds
-from tumorchain_jax.models.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.bench.transformers_models import (
+    QWEN2_5_HALF_B,
+    random_decoder,
+    transformers_model,
+)
+from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
 from tumorchain_jax.reasoning.text import continue_text, read_text
 
 

@@ -19,10 +19,11 @@ import numpy as np
 from grain.sources import ArrayRecordDataSource
 from tqdm import tqdm
 
-from tumorchain_jax.bench.peer import require
 from tumorchain_jax.bench.timing import REPEATS
-from tumorchain_jax.data.dataset import ModelScan, shard_paths, write_phantoms
-from tumorchain_jax.scan.phantom import make_patient, write_patient
+from tumorchain_jax.bench.transformers_models import require
+from tumorchain_jax.data.dataset import ModelScan, shard_paths
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.scan.preprocess import (
     BODY_HU,
     BODY_SEARCH_MM,

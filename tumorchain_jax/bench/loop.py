@@ -13,17 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tumorchain_jax.bench.peer import QWEN2_5_HALF_B, random_decoder, transformers_model
+from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named
 from tumorchain_jax.bench.timing import REPEATS, seconds
-from tumorchain_jax.data.chat import TEXT, Chat
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.models.qwen2.model import Qwen2Config, unroll
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
+from tumorchain_jax.bench.transformers_models import (
+    QWEN2_5_HALF_B,
+    random_decoder,
+    transformers_model,
+)
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config, unroll
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.prompt import TEXT, Chat
 from tumorchain_jax.reasoning.roi import Turn, build_roi_prompt
-from tumorchain_jax.scan.organs import ORGANS, display_name, labels_named
 
 M3D = ViT3DConfig()
 QUESTION = "Where is the tumour in this CT?"

@@ -17,10 +17,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from tumorchain_jax.bench.own_process import OwnProcess
-from tumorchain_jax.bench.peer import require
 from tumorchain_jax.bench.timing import REPEATS, seconds
+from tumorchain_jax.bench.transformers_models import require
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
-from tumorchain_jax.scan.phantom import make_patient, write_patient
+from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.segmentation.model_folder import (
     SegmentationModel,
@@ -32,7 +32,7 @@ from tumorchain_jax.segmentation.model_folder import (
 from tumorchain_jax.segmentation.plans import Intensity, Plan, read_plan
 from tumorchain_jax.segmentation.predict import Predictor
 from tumorchain_jax.segmentation.tiles import tile_program
-from tumorchain_jax.training.segmentation_plan import write_plan
+from tumorchain_jax.training.segmentation.plan import write_plan
 
 NETWORK = UNet3DConfig(
     in_channels=1,

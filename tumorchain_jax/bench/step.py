@@ -9,18 +9,19 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from tumorchain_jax.bench.timing import seconds
-from tumorchain_jax.data.dataset import write_phantoms
+from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.data.pipeline import ExampleSource, batches
-from tumorchain_jax.models.tumorchain import TumorChain, run
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh, rows_of
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.initial import random_params
-from tumorchain_jax.training.loop import layout_of
-from tumorchain_jax.training.loss import Batch, loss_sums
-from tumorchain_jax.training.program import training_program
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.training.tumorchain.initial import random_params
+from tumorchain_jax.training.tumorchain.loss import Batch, loss_sums
+from tumorchain_jax.training.tumorchain.program import training_program
+from tumorchain_jax.training.tumorchain.train import layout_of
 
 FIRST_SEED = 7_000_000
 

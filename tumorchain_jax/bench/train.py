@@ -14,23 +14,25 @@ import optax
 from tqdm import tqdm
 
 from tumorchain_jax.bench.own_process import OwnProcess
-from tumorchain_jax.bench.peer import require
 from tumorchain_jax.bench.timing import REPEATS, seconds
-from tumorchain_jax.bench.train_peer import (
+from tumorchain_jax.bench.torch_training import (
     Hyperparameters,
     StepTimes,
     TorchTrainer,
 )
-from tumorchain_jax.data.dataset import write_phantoms
+from tumorchain_jax.bench.transformers_models import require
+from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.data.pipeline import ExampleSource, Layout, batches
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain import TumorChain, TumorChainConfig, init_params, run
-from tumorchain_jax.models.vit3d.model import ViT3DConfig
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, init_params
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.loss import Batch, hybrid_loss, loss_sums, totals
 from tumorchain_jax.training.optimizer import make_optimizer
-from tumorchain_jax.training.step import TrainState, make_step
+from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.training.step import make_step
+from tumorchain_jax.training.tumorchain.loss import Batch, hybrid_loss, loss_sums, totals
 
 MODEL = TumorChainConfig(
     encoder=ViT3DConfig((32, 128, 128), (4, 16, 16), 384, 1536, 6, 6),

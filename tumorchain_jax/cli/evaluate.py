@@ -1,4 +1,4 @@
-"""`evaluate`."""
+"""`tumorchain evaluate`: accuracy on cases whose truth is known."""
 
 import argparse
 import json
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 if TYPE_CHECKING:
     from tumorchain_jax.segmentation.total import TotalSegmenter
 
 
-def add_commands(command: Command) -> None:
-    """Score a model."""
+def add_command(command: Command) -> None:
+    """Add the `evaluate` subcommand."""
     evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
     source = evaluate.add_mutually_exclusive_group()
     # A text as default: a number would be taken for not given where it is given as well.
@@ -57,7 +57,7 @@ def add_commands(command: Command) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.command import evaluate
+    from tumorchain_jax.evaluation.run import evaluate
 
     if options.ceiling:
         return _ceiling(options)
@@ -79,7 +79,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
-    from tumorchain_jax.segmentation.choice import choose_segmenter
+    from tumorchain_jax.segmentation.factory import choose_segmenter
 
     if options.segment is None:
         return None
@@ -90,9 +90,9 @@ def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
 
 
 def _ceiling(options: argparse.Namespace) -> int:
-    from tumorchain_jax.analyze import NANO_CHECKPOINT
-    from tumorchain_jax.evaluation.ceiling import ceiling, ceiling_text
-    from tumorchain_jax.training.exported import load_exported
+    from tumorchain_jax.evaluation.probe import ceiling, ceiling_text
+    from tumorchain_jax.pretrained import NANO_CHECKPOINT
+    from tumorchain_jax.weights.model_folder import load_exported
 
     if options.data is None:
         expected = "a data set's folder with --ceiling"

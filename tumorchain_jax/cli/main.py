@@ -13,11 +13,41 @@ from typing import NoReturn
 from absl import logging
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.cli import ask, data, evaluate, machine, preflight, segment, train, weights
+from tumorchain_jax.cli import (
+    analyze,
+    bench,
+    chat,
+    compile,
+    convert,
+    demo,
+    evaluate,
+    experiments,
+    info,
+    phantoms,
+    preflight,
+    prepare,
+    segment,
+    train,
+)
 from tumorchain_jax.cli.options import Run
-from tumorchain_jax.errors import InputError, Stopped
+from tumorchain_jax.core.errors import InputError, Stopped
 
-GROUPS = (ask, segment, train, preflight, evaluate, data, weights, machine)
+COMMANDS = (
+    demo,
+    analyze,
+    segment,
+    phantoms,
+    prepare,
+    train,
+    evaluate,
+    experiments,
+    convert,
+    chat,
+    preflight,
+    compile,
+    bench,
+    info,
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,8 +109,8 @@ def _build_parser() -> argparse.ArgumentParser:
         sub.add_argument("-v", "--verbose", action="store_true", help="tracebacks on failure")
         return sub
 
-    for group in GROUPS:
-        group.add_commands(command)
+    for module in COMMANDS:
+        module.add_command(command)
     return parser
 
 

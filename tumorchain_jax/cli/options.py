@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 SEEDS = (0, 2**32 - 1)
 
@@ -55,7 +55,7 @@ def use_compilation_cache() -> None:
     """Compiled programs are kept for the next run, unless the user has set a place of their own."""
     import jax
 
-    from tumorchain_jax.pip_download import cache_folder
+    from tumorchain_jax.core.downloads import cache_folder
 
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

@@ -1,4 +1,4 @@
-"""`preflight`."""
+"""`tumorchain preflight`: check every host before a training starts."""
 
 import argparse
 import json
@@ -8,8 +8,8 @@ from pathlib import Path
 from tumorchain_jax.cli.options import Command, check_processes, takes_overrides, takes_processes
 
 
-def add_commands(command: Command) -> None:
-    """Look at every host before a training starts."""
+def add_command(command: Command) -> None:
+    """Add the `preflight` subcommand."""
     preflight = command("preflight", _preflight, "Is every host ready for a training?")
     add = preflight.add_argument
     add("--config", type=Path, required=True, help="a configs/*.py file")
@@ -20,10 +20,10 @@ def add_commands(command: Command) -> None:
 
 
 def _preflight(options: argparse.Namespace) -> int:
-    from tumorchain_jax.parallel.preflight import preflight, text
+    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.parallel.processes import TIMEOUT
     from tumorchain_jax.parallel.rendezvous import ALONE, find_place
-    from tumorchain_jax.training.config import read_config
+    from tumorchain_jax.training.preflight import preflight, text
 
     check_processes(options)
     config = read_config(options.config, options.overrides)

@@ -1,4 +1,4 @@
-"""`segment`, and the flags that say which segmenter."""
+"""`tumorchain segment`: organ masks of one or several CTs."""
 
 import argparse
 import json
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import Command, use_compilation_cache
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
+from tumorchain_jax.core.errors import InputError
 
 if TYPE_CHECKING:
-    from tumorchain_jax.segmentation.total import TotalSegmenter
+    pass
 
 
-def add_commands(command: Command) -> None:
-    """Find organs."""
+def add_command(command: Command) -> None:
+    """Add the `segment` subcommand."""
     segment = command("segment", _segment, "Organ masks of one or several CTs")
     add = segment.add_argument
     add("-i", "--input", type=Path, nargs="+", metavar="CT")
@@ -56,65 +57,10 @@ def add_commands(command: Command) -> None:
     )
 
 
-def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
-    """Which segmenter, with which weights."""
-    add = command.add_argument
-    add(
-        "--segmenter",
-        choices=kinds,
-        default="jax",
-        help="jax: the networks here; totalsegmentator: hand scans to the program if installed"
-        + ("; none: no masks, the global view alone" if "none" in kinds else ""),
-    )
-    add(
-        "--weights",
-        nargs="?",
-        const="",
-        metavar="DIR",
-        help="of an nnU-Net model, or all of TotalSegmentator's; without DIR: where it keeps them; "
-        "default: the nano segmenter of the package, which has only seen digital patients",
-    )
-    add(
-        "--segmenter-dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="in which the networks here compute: bfloat16 is for TPUs and GPUs",
-    )
-    add("-f", "--fast", action="store_true", help="TotalSegmentator's 3 mm model")
-    add(
-        "--no-cache",
-        action="store_true",
-        help="make masks anew; else those of the same scan and weights are kept, without a name, "
-        "in ~/.cache/tumorchain/segmentations (XDG_CACHE_HOME), up to 2 GiB",
-    )
-
-
-def segmenter_of(
-    options: argparse.Namespace,
-    order: int = 1,
-    organs: list[str] | None = None,
-    quiet: bool = False,
-) -> "TotalSegmenter":
-    """The one that the flags of `takes_segmenter` name."""
-    from tumorchain_jax.segmentation.cache import SegmentationCache
-    from tumorchain_jax.segmentation.choice import choose_segmenter
-
-    return choose_segmenter(
-        options.segmenter,
-        options.weights,
-        fast=options.fast,
-        order=order,
-        dtype=options.segmenter_dtype,
-        organs=organs,
-        cache=None if options.no_cache else SegmentationCache(),
-        quiet=quiet,
-    )
-
-
 def _segment(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from tumorchain_jax.segmentation.command import (
+    from tumorchain_jax.inference.segment_files import (
         CLASSES,
         check_job,
         check_organs,

@@ -1,4 +1,4 @@
-"""Training: `train`, `experiments`."""
+"""`tumorchain train`: train from a configuration."""
 
 import argparse
 from pathlib import Path
@@ -8,12 +8,11 @@ from tumorchain_jax.cli.options import (
     check_processes,
     takes_overrides,
     takes_processes,
-    use_compilation_cache,
 )
 
 
-def add_commands(command: Command) -> None:
-    """Train one model, or those of the paper's experiments."""
+def add_command(command: Command) -> None:
+    """Add the `train` subcommand."""
     train = command("train", _train, "Train from a configuration")
     train.add_argument("--config", type=Path, required=True, help="a configs/*.py file")
     train.add_argument("--workdir", type=Path, required=True)
@@ -29,20 +28,12 @@ def add_commands(command: Command) -> None:
     takes_processes(train)
     takes_overrides(train)
 
-    experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
-    add = experiments.add_argument
-    add("--config", type=Path, required=True, help="configs/experiments.py or one like it")
-    add("--workdir", type=Path, required=True, help="what is done in it already is kept")
-    add("--only", nargs="+", default=[], metavar="NAME", help="these experiments; default: all")
-    add("--list", action="store_true", help="tell what there is and what is done; do nothing")
-    takes_overrides(experiments)
-
 
 def _train(options: argparse.Namespace) -> int:
+    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.parallel.processes import join
-    from tumorchain_jax.training.config import read_config
-    from tumorchain_jax.training.loop import train
-    from tumorchain_jax.training.segmenter import train_segmenter
+    from tumorchain_jax.training.segmentation.train import train_segmenter
+    from tumorchain_jax.training.tumorchain.train import train
 
     check_processes(options)
     if options.coordinator:
@@ -55,18 +46,4 @@ def _train(options: argparse.Namespace) -> int:
     else:
         train(config, options.workdir)
     print(f"checkpoint: {options.workdir / 'export'}")
-    return 0
-
-
-def _experiments(options: argparse.Namespace) -> int:
-    from tumorchain_jax.experiments.runner import run_experiments, states
-    from tumorchain_jax.training.config import read_config
-
-    config = read_config(options.config, options.overrides)
-    if options.list:
-        for name, state in states(config, options.workdir).items():
-            print(f"{name:<24}{state}")
-        return 0
-    use_compilation_cache()
-    print(run_experiments(config, options.workdir, options.only), end="")
     return 0

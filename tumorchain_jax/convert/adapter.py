@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tumorchain_jax.convert.family import Family, Shapes, decoder_shapes, under
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2 import convert as qwen2
-from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.weight_map import canonical, sources
+from tumorchain_jax.weights.matching import Family, Shapes, decoder_shapes, under
 
 STEM = "adapter_model"
 CONFIG = "adapter_config.json"

@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.convert.exporter import export_folder
-from tumorchain_jax.convert.family import match
 from tumorchain_jax.convert.importer import describe, import_folder
-from tumorchain_jax.convert.output import appearing
-from tumorchain_jax.convert.recognise import open_source
-from tumorchain_jax.convert.segmentation import (
+from tumorchain_jax.convert.nnunet import (
     export_segmentation,
     import_segmentation,
     inspect_segmentation,
     is_segmentation,
     verify_segmentation,
 )
+from tumorchain_jax.convert.recognise import open_source
 from tumorchain_jax.convert.tumorchain import (
     export_tumorchain,
     import_tumorchain,
@@ -23,7 +21,9 @@ from tumorchain_jax.convert.tumorchain import (
     verify_tumorchain,
 )
 from tumorchain_jax.convert.verifier import Verdict, verify
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import appearing
+from tumorchain_jax.weights.matching import match
 
 SHOWN = 20
 """Keys that a line of text names."""

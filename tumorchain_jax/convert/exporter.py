@@ -10,12 +10,12 @@ import numpy as np
 from tqdm import tqdm
 
 from tumorchain_jax.convert.adapter import STEM
-from tumorchain_jax.convert.family import FLOATS
 from tumorchain_jax.convert.imported import SOURCE, Entry, Imported
 from tumorchain_jax.convert.merge import Merged
-from tumorchain_jax.convert.output import appearing
-from tumorchain_jax.convert.tensor_files import DTYPES, INDEX, TensorWriter, as_bytes, rounded
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import appearing
+from tumorchain_jax.weights.matching import FLOATS
+from tumorchain_jax.weights.tensor_files import DTYPES, INDEX, TensorWriter, as_bytes, rounded
 
 DTYPE_FIELDS = ("dtype", "torch_dtype")
 """What newer and older transformers call it in config.json."""

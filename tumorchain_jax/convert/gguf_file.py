@@ -15,10 +15,10 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from tumorchain_jax.convert.tensor_files import TensorWriter
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.qwen2.convert import transformers_config
-from tumorchain_jax.models.qwen2.model import Qwen2Config
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2.convert import transformers_config
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.weights.tensor_files import TensorWriter
 
 TENSORS = {
     "token_embd.weight": "model.embed_tokens.weight",

@@ -18,12 +18,13 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from tumorchain_jax.convert.family import FLOATS, Family, Match, Place, match
-from tumorchain_jax.convert.orbax_folder import OrbaxFolder
-from tumorchain_jax.convert.recognise import read_base, read_json, recognise
-from tumorchain_jax.convert.tensor_files import DTYPES, Tensor, cut, read_file
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.path_rules import unflatten
+from tumorchain_jax.convert.recognise import read_base, recognise
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.json_fields import read_json
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.weights.matching import FLOATS, Family, Match, Place, match
+from tumorchain_jax.weights.orbax_folder import OrbaxFolder
+from tumorchain_jax.weights.tensor_files import DTYPES, Tensor, cut, read_file
 
 MANIFEST = "manifest.json"
 PARAMS = "params"

@@ -18,21 +18,21 @@ import numpy as np
 from tqdm import tqdm
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.convert.family import Family, Match, Place, match
 from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, write_manifest
-from tumorchain_jax.convert.orbax_folder import OrbaxFolder
-from tumorchain_jax.convert.output import part_of
-from tumorchain_jax.convert.pickles import SUFFIXES
 from tumorchain_jax.convert.recognise import as_folder, open_source
-from tumorchain_jax.convert.tensor_files import (
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import part_of
+from tumorchain_jax.models.weight_map import canonical
+from tumorchain_jax.weights.matching import Family, Match, Place, match
+from tumorchain_jax.weights.orbax_folder import OrbaxFolder
+from tumorchain_jax.weights.pickles import SUFFIXES
+from tumorchain_jax.weights.tensor_files import (
     Tensor,
     TensorWriter,
     as_bytes,
     check_finite,
     rounded,
 )
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.weight_map import canonical
 
 JOURNAL = "journal.jsonl"
 WEIGHTS = (".safetensors", ".gguf", *SUFFIXES)

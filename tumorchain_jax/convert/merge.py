@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from tumorchain_jax.convert.imported import Imported
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.linear import LoRA
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.layers.linear import LoRA
 
 WHOLE = slice(None)
 

@@ -1,6 +1,5 @@
 """What a folder of weights is."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,36 +11,20 @@ import jax
 import jax.numpy as jnp
 
 from tumorchain_jax.convert import adapter
-from tumorchain_jax.convert.family import Family, decoder_shapes, module_shapes, under
 from tumorchain_jax.convert.gguf_file import unpack_gguf
-from tumorchain_jax.convert.pickles import pickles, unpickle
-from tumorchain_jax.convert.tensor_files import Tensor, read_folder
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.projector import Projector, ProjectorConfig
-from tumorchain_jax.models.qwen2 import convert as qwen2
-from tumorchain_jax.models.qwen2.model import Qwen2Config
-from tumorchain_jax.models.vit3d import convert as vit3d
-from tumorchain_jax.models.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.json_fields import read_json
+from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig
+from tumorchain_jax.models.vision.vit3d import convert as vit3d
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.models.weight_map import canonical
+from tumorchain_jax.weights.matching import Family, decoder_shapes, module_shapes, under
+from tumorchain_jax.weights.pickles import pickles, unpickle
+from tumorchain_jax.weights.tensor_files import Tensor, read_folder
 
 Tensors = Mapping[str, Tensor]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        InputError: it cannot be read, or is something else.
-    """
-    try:
-        values = json.loads(path.read_bytes())
-        if not isinstance(values, dict):
-            raise ValueError(f"a {type(values).__name__}")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            path, "JSON", str(error)[:200], "an object", "complete the folder"
-        ) from error
-    return values
 
 
 @contextmanager

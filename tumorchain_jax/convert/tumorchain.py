@@ -23,15 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from tumorchain_jax.convert import adapter
-from tumorchain_jax.convert.tensor_files import Tensor, TensorWriter, read_file
 from tumorchain_jax.convert.verifier import Verdict
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.qwen2 import convert as qwen2
-from tumorchain_jax.models.tumorchain import TumorChainConfig, abstract_params
-from tumorchain_jax.models.vit3d import convert as vit3d
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.models.vision.vit3d import convert as vit3d
 from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Source, Table, sources
+from tumorchain_jax.weights.tensor_files import Tensor, TensorWriter, read_file
 
 OURS = "model.safetensors"
 LANGUAGE_MODEL = "language_model"

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from tumorchain_jax.convert.imported import MANIFEST, Imported
 from tumorchain_jax.convert.recognise import open_tensors
-from tumorchain_jax.convert.tensor_files import as_bytes
+from tumorchain_jax.weights.tensor_files import as_bytes
 
 Pieces = Callable[[], Iterator[tuple[slice, np.ndarray]]]
 

@@ -13,33 +13,24 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from safetensors.numpy import load, save
-from tqdm import tqdm
 
-from tumorchain_jax.data.phantom_records import abnormal_organs, patient_records
+from tumorchain_jax.anatomy.organs import merge_labels
+from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_map
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.data.splits import split_patients, write_split
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.data.workers import local_workers
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.lesions import BORDERS, DENSITIES, DIGESTIVE, OTHERS, SHAPES
-from tumorchain_jax.scan.organs import merge_labels
-from tumorchain_jax.scan.phantom import Patient, make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
-from tumorchain_jax.scan.segments import SEGMENTS, segment_map
 from tumorchain_jax.scan.volume import Volume
 
 SCANS_PER_SHARD = 250
 FORMAT = 3
 """Of what is on disk; 2 had one map of lesions, no parts, traits or split."""
 PARTS = tuple(part for parts in SEGMENTS.values() for part in parts)
-OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait in traits))
 NO_TRAITS = np.full(5, -1, np.int8)
 
 
@@ -74,12 +65,6 @@ class ModelScan:
     def from_bytes(cls, blob: bytes) -> "ModelScan":
         """The inverse of `to_bytes`."""
         return cls(**load(blob))
-
-
-def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
-    """Preprocess a digital patient."""
-    findings = patient.lesion_map, patient.other_map, _traits(patient)
-    return on_model_grid(patient.ct, patient.labels, abnormal_organs(patient), config, *findings)
 
 
 def on_model_grid(
@@ -126,85 +111,6 @@ def part_map(labels: Volume) -> np.ndarray:
     return parts
 
 
-def _traits(patient: Patient) -> np.ndarray:
-    if not patient.lesions:
-        return NO_TRAITS
-    lesion = patient.lesions[0]
-    numbers = (
-        list(DIGESTIVE).index(lesion.organ),
-        DENSITIES.index(lesion.density),
-        SHAPES.index(lesion.shape),
-        BORDERS.index(lesion.border),
-        OTHER_TRAITS.index(lesion.other),
-    )
-    return np.array(numbers, np.int8)
-
-
-def write_phantoms(
-    folder: Path,
-    first_seed: int,
-    count: int,
-    config: PreprocessConfig,
-    vocab_size: int,
-    processes: int | None = None,
-) -> None:
-    """Make `count` digital patients from consecutive seeds into a data set, resumably.
-
-    Raises:
-        InputError: the folder holds a data set made otherwise.
-    """
-    manifest = {
-        "format": FORMAT,
-        "synthetic": "every scan, lesion and sentence is made up",
-        "first_seed": first_seed,
-        "count": count,
-        "preprocess": preprocess_values(config),
-        "vocab_size": vocab_size,
-    }
-    if (folder / "dataset.json").is_file():
-        found = read_manifest(folder)
-        if found != manifest:
-            raise InputError(
-                folder, "dataset.json", str(found), str(manifest), "name another folder"
-            )
-    else:  # before any shard, so that no other run adds its own to them
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
-    shards = -(-count // SCANS_PER_SHARD)
-    names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
-    todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
-    make = partial(_write_shard, folder, names, first_seed, count, config)
-    with local_workers(processes) as workers:
-        list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
-    records = read_records(folder)
-    if not (folder / "split.json").is_file():
-        write_split(folder, split_patients(record.patient for record in records))
-    if not (folder / "tokenizer.json").is_file():
-        Tokenizer.train(_texts(records), vocab_size).save(folder)
-
-
-def _write_shard(
-    folder: Path,
-    names: list[str],
-    first_seed: int,
-    count: int,
-    config: PreprocessConfig,
-    shard: int,
-) -> None:
-    indices = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
-    scans, records = [], []
-    for index in indices:
-        patient = make_patient(first_seed + index)
-        scan = model_scan(patient, config)
-        scans.append(scan.to_bytes())
-        visible = np.unique(scan.labels).tolist()
-        of_patient = patient_records(patient, index, visible)
-        records += [record.to_json().encode() for record in of_patient]
-    # Records last: their presence says that the shard is whole.
-    write_array_record(folder / f"scans-{names[shard]}", scans)
-    write_array_record(folder / f"records-{names[shard]}", records)
-
-
 def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
     """Write an ArrayRecord file: whole, or not at all. Blobs are held one at a time."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -217,13 +123,6 @@ def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
         temporary.unlink(missing_ok=True)
         raise
     writer.close()
-    temporary.replace(path)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file: whole, or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
     temporary.replace(path)
 
 
@@ -265,8 +164,3 @@ def read_records(folder: Path) -> list[Record]:
         reader.close()
         records += [Record.from_json(line.decode(), f"{path}[{i}]") for i, line in enumerate(lines)]
     return records
-
-
-def _texts(records: Iterable[Record]) -> Iterable[str]:
-    for record in records:
-        yield from (record.question, *record.choices, *(r.text for r in record.rounds))

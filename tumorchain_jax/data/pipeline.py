@@ -13,15 +13,16 @@ import grain
 import numpy as np
 from grain.sources import ArrayRecordDataSource
 
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.ablation import without_cot, without_iir
-from tumorchain_jax.data.chat import TEXT, Chat, History, Interleaved, training_rows
 from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import read_split
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organ_cells import organ_cells
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.data.training_rows import training_rows
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.reasoning.organ_cells import organ_cells
+from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
 
 Example = dict[str, np.ndarray]
 PAD_OWNER = -1

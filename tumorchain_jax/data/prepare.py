@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record, write_file
+from tumorchain_jax.anatomy.organs import display_name
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
+from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record
+from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.scan_list import RecordFile, ScanFiles
 from tumorchain_jax.data.scan_shards import Outcome, cut, is_done, read_outcomes, write_shards
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.data.splits import SIDES, check_split, write_split
-from tumorchain_jax.data.tokenizer import Tokenizer
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organs import display_name
+from tumorchain_jax.data.splits import SIDES, write_split
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
 Log = list[dict[str, Any]]

@@ -22,9 +22,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organs import ORGANS
 
 _FIELDS = {"scan", "ct", "labels", "lesions", "abnormal"}
 _MEND_LINE = "mend the line; see the README's `prepare`"

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record, write_file
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
+from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record
 from tumorchain_jax.data.scan_list import ScanFiles
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organs import ORGANS
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
 

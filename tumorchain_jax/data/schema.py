@@ -8,8 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.reasoning.prompt import LETTERS
 
 SUBTASKS: dict[str, tuple[str, ...]] = {
     "position": ("organ_position", "tumor_position", "segment_localization"),
@@ -18,7 +19,6 @@ SUBTASKS: dict[str, tuple[str, ...]] = {
     "cot_report": ("cot_report",),
 }
 TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
-LETTERS = "ABCDEFGHIJ"
 """What the choices of a question are called."""
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tumorchain_jax.data.schema import LETTERS, Record
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.anatomy.organs import SUB_ORGANS, display_name, labels_named, normalise_name
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.reasoning.prompt import LETTERS
 from tumorchain_jax.report.conclusion import parse_conclusion
-from tumorchain_jax.scan.organs import SUB_ORGANS, display_name, labels_named, normalise_name
 
 YES_NO = ("yes", "no")
 NONE = "none"

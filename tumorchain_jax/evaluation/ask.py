@@ -11,10 +11,10 @@ from itertools import islice
 
 from tqdm import tqdm
 
-from tumorchain_jax.analyze import Analyzer, PreparedCase
-from tumorchain_jax.data.chat import with_choices
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.evaluation.score import Item, make_item
+from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.reasoning.prompt import with_choices
 
 PATIENTS_AT_ONCE, BATCH_SIZE = 16, 8
 Asked = tuple[PreparedCase, Sequence[Record]]

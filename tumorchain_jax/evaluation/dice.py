@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Integer
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.score import RESAMPLES, SEED
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
-from tumorchain_jax.scan.phantom import make_patient
+from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.volume import Volume
 
 

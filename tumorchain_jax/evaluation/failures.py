@@ -9,20 +9,20 @@ from itertools import zip_longest
 
 import numpy as np
 
-from tumorchain_jax.analyze import Analyzer
-from tumorchain_jax.data.chat import with_choices
+from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.data.dataset import ModelScan
 from tumorchain_jax.evaluation.answers import NONE
 from tumorchain_jax.evaluation.patients import Patients
 from tumorchain_jax.evaluation.score import Item
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.phantoms.incidental import LOOK_ALIKE
+from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.reasoning.trace import OrganMention
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.page import figure, heading, looked_at, page
 from tumorchain_jax.report.pictures import organ_colour, planes
 from tumorchain_jax.report.report import Report
-from tumorchain_jax.scan.incidental import LOOK_ALIKE
-from tumorchain_jax.scan.organs import display_name
 
 SHOWN = 20
 SEEN, TRUE = organ_colour(0), organ_colour(1)

@@ -10,26 +10,27 @@ import numpy as np
 from grain.sources import ArrayRecordDataSource
 from nibabel.orientations import axcodes2ornt
 
-from tumorchain_jax.analyze import Analyzer, PreparedCase
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import (
     ModelScan,
-    model_scan,
     preprocess_values,
     read_manifest,
     read_records,
     shard_paths,
 )
-from tumorchain_jax.data.phantom_records import patient_records
+from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.data.splits import check_split, read_split
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.evaluation.ask import Asked
-from tumorchain_jax.scan.organ_cells import organ_cells
+from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.phantoms.dataset import model_scan
+from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
+from tumorchain_jax.phantoms.records import patient_records
+from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import reorient
-from tumorchain_jax.scan.phantom import Patient, make_patient, paint_lesion
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.training.exported import Exported
+from tumorchain_jax.weights.model_folder import Exported
 
 # A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from tumorchain_jax.anatomy.organs import ORGANS, display_name
 from tumorchain_jax.evaluation.score import TABLE_6
-from tumorchain_jax.scan.organs import ORGANS, display_name
 
 LABEL, CELL, ORGAN_CELL = 14, 8, 11
 # Heads of the columns: group, subtask of Table 1, its name there.

@@ -11,9 +11,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.linear import LoRA
-from tumorchain_jax.models.tumorchain import TumorChainConfig
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 
 SEEDED = ("full", "without-iir", "without-cot", "without-both")
 """What is run with several seeds, and compared with the first of them."""

@@ -18,20 +18,21 @@ from pathlib import Path
 import jax
 from ml_collections import ConfigDict
 
-from tumorchain_jax.analyze import Analyzer
-from tumorchain_jax.data.dataset import read_records, write_phantoms
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
-from tumorchain_jax.errors import InputError
 from tumorchain_jax.evaluation.ask import ask
 from tumorchain_jax.evaluation.patients import StoredPatients
 from tumorchain_jax.evaluation.plot import bar_chart
 from tumorchain_jax.evaluation.score import Item, json_lines, read_items
 from tumorchain_jax.experiments.plan import Run, configure, plan, select
 from tumorchain_jax.experiments.table import Measured, markdown, results
-from tumorchain_jax.path_rules import flatten
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.encoder import pretrain_encoder
-from tumorchain_jax.training.loop import train
+from tumorchain_jax.training.pretraining.train import pretrain_encoder
+from tumorchain_jax.training.tumorchain.train import train
 
 Train = Callable[[ConfigDict, Path], None]
 Ask = Callable[[Path, Path, int | None], list[Item]]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tumorchain_jax.path_rules import flatten, unflatten
+from tumorchain_jax.core.path_rules import flatten, unflatten
 
 
 class Transform(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 AXES = ("data", "fsdp", "tensor", "sequence")
 """Outermost first: what talks least may lie furthest apart."""

@@ -16,12 +16,15 @@ import flax.linen as nn
 import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.tumorchain import TumorChainConfig, logical_axes
+from tumorchain_jax.core.errors import InputError
 
 AnyMesh = Mesh | AbstractMesh
 MeshAxes = str | tuple[str, ...] | None
 Rules = Sequence[tuple[str, MeshAxes]]
+LogicalAxes = Mapping[str, tuple[Sequence[str | None], Sequence[int]]]
+"""Path of a parameter -> the logical names of its axes, and its shape."""
+Heads = Mapping[str, tuple[str, int]]
+"""What has heads -> the logical axis of activations they lie along, and how many they are."""
 
 BATCH = ("data", "fsdp")
 RULES: Rules = (
@@ -60,26 +63,27 @@ def on_mesh(mesh: Mesh, rules: Rules = RULES) -> Iterator[None]:
 
 
 def param_shardings(
-    config: TumorChainConfig,
+    named: LogicalAxes,
+    heads: Heads,
     mesh: AnyMesh,
     rules: Rules = RULES,
-    unrolled: bool = False,
 ) -> dict[str, NamedSharding]:
-    """Where each parameter lies, by path.
+    """Shardings of a model's parameters by path.
 
     Args:
-        unrolled: of the decoder that decodes, see `models/qwen2/model.py`.
+        named: the logical axes and the shape of each parameter.
+        heads: the model's numbers of heads, which are an axis of no parameter.
 
     Raises:
         InputError: a logical axis has no rule, a rule no logical axis; a mesh axis would cut two
             axes of one parameter, or does not divide the one that it cuts.
     """
-    named = logical_axes(config, unrolled)
     used = {name for axes, _ in named.values() for name in axes} | ACTIVATIONS | OPTIONAL
     if unused := [name for name, _ in rules if name not in used]:
         found, expected = f"a rule for {unused[0]}", "logical axes of the model"
         raise InputError("config", "partition rules", found, expected, "remove the rule")
-    _check_heads(config, mesh, rules)
+    for what, (name, count) in heads.items():
+        _check_cut(what, [_mesh_axes(what, name, rules)], [count], mesh)
     shardings = {}
     for path, (axes, shape) in named.items():
         spec = [_mesh_axes(path, name, rules) for name in axes]
@@ -143,14 +147,3 @@ def _check_cut(path: str, spec: Sequence[MeshAxes], shape: Sequence[int], mesh: 
         if size % parts:
             found, expected = f"an axis of {size}", f"a multiple of {parts} ({axes} of the mesh)"
             raise InputError("config", path, found, expected, "change the mesh")
-
-
-def _check_heads(config: TumorChainConfig, mesh: AnyMesh, rules: Rules) -> None:
-    """Heads are an axis of no parameter, only of the activations between two."""
-    heads = {
-        "encoder heads": ("attention_heads", config.encoder.num_heads),
-        "decoder num_attention_heads": ("attention_heads", config.decoder.num_attention_heads),
-        "decoder num_key_value_heads": ("projected_heads", config.decoder.num_key_value_heads),
-    }
-    for what, (name, count) in heads.items():
-        _check_cut(what, [_mesh_axes(what, name, rules)], [count], mesh)

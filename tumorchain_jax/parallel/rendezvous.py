@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 TellAll = Callable[[str, Any], list[Any]]
 """(what it is called, a process's own value) -> the values of all, by process."""

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.models.qwen2.model import LayerCache
-from tumorchain_jax.models.tumorchain import TumorChain, run
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2.model import LayerCache
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.roi import Turn
 
 

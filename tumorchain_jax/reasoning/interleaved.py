@@ -21,11 +21,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from tumorchain_jax.data.chat import TEXT, History
-from tumorchain_jax.models.qwen2.model import empty_cache
-from tumorchain_jax.models.tumorchain import TumorChain, run
+from tumorchain_jax.models.language.qwen2.model import empty_cache
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import GREEDY, Reading, Sampling, Written, read, write_round
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, OrganMatches, match_organs
+from tumorchain_jax.reasoning.prompt import TEXT, History
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, roi_turn
 
 NO_NEW_ORGAN, MAX_ROUNDS, TOKEN_BUDGET = 0, 1, 2
@@ -118,7 +119,7 @@ def reason(
 
     Args:
         model: unrolled.
-        params: for it, see `models/qwen2/model.py: unroll`.
+        params: for it, see `models/language/qwen2/model.py: unroll`.
     """
     nothing = _nothing_read(model, config, roi_prompt, request)
     start = read(model, params, request.bank, nothing, request.prompt)

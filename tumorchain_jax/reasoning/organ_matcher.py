@@ -4,7 +4,7 @@ The tokens are spelled out in bytes and an Aho-Corasick automaton over the bytes
 backwards, runs over them from the last to the first: at each byte it knows the longest name that
 starts there. A left-to-right walk over these then keeps the names that do not overlap. So the
 result does not depend on how the text was cut into tokens, and equals what the expression of
-`scan/organs.py` finds in the same bytes; that module says which bytes part words.
+`anatomy/organs.py` finds in the same bytes; that module says which bytes part words.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, UInt8
 
-from tumorchain_jax.scan.organs import NAMES, ORGANS, SOFT_SEPARATORS, WORD_BYTES
+from tumorchain_jax.anatomy.organs import NAMES, ORGANS, SOFT_SEPARATORS, WORD_BYTES
 
 NONE = np.iinfo(np.int32).max
 """The offsets of an organ that is never named."""

@@ -1,7 +1,7 @@
 """The turn between two rounds, built on the device: ROI prompt and ROI tokens (Eq. 5 and 6).
 
-The same positions as `data/chat.py: Chat.look_again`, in buffers of fixed shape: which organs, and
-how many ROI tokens each has, only changes which positions are valid.
+The same positions as `reasoning/prompt.py: Chat.look_again`, in buffers of fixed shape: which
+organs, and how many ROI tokens each has, only changes which positions are valid.
 
 Shape letters: B batch, O organs, Q organs looked at in a turn, L ROI slots, S words of a sentence,
 K positions of a turn.
@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from tumorchain_jax.data.chat import TEXT, Chat
-from tumorchain_jax.scan.organs import ORGANS
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.reasoning.prompt import TEXT, Chat
 
 
 class Turn(NamedTuple):

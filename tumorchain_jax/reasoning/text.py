@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from tumorchain_jax.models.qwen2.model import Decoder, empty_cache
+from tumorchain_jax.models.language.qwen2.model import Decoder, empty_cache
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling, sample
 
 

@@ -5,11 +5,11 @@ from typing import Literal
 
 import numpy as np
 
-from tumorchain_jax.data.tokenizer import Tokenizer
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.reasoning.interleaved import MAX_ROUNDS, NO_NEW_ORGAN, TOKEN_BUDGET, Result
+from tumorchain_jax.reasoning.organ_cells import OrganCells
 from tumorchain_jax.reasoning.organ_matcher import NONE, character_span
-from tumorchain_jax.scan.organ_cells import OrganCells
-from tumorchain_jax.scan.organs import ORGANS
 
 StopReason = Literal["no_new_organ", "max_rounds", "token_budget"]
 Outcome = Literal["looked_at", "already_seen", "not_in_mask", "over_limit", "stopped"]

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 # A folder that holds this file was written by `write_folder`, and may be replaced.
 RECORD = "report.json"

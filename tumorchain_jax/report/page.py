@@ -11,11 +11,11 @@ from html import escape
 from importlib.resources import files
 
 from tumorchain_jax import NOTICE
+from tumorchain_jax.anatomy.organs import ORGANS, display_name
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
-from tumorchain_jax.report.report import Report
-from tumorchain_jax.scan.organs import ORGANS, display_name
+from tumorchain_jax.report.record import ReportRecord
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
@@ -47,7 +47,7 @@ _THINKING_TAG = re.compile(r"&lt;/?(?:think|answer)&gt;", re.IGNORECASE)
 Colours = dict[int, Colour]
 
 
-def render(report: Report) -> str:
+def render(report: ReportRecord) -> str:
     """The whole page."""
     content = f"""{heading(report.name, report.question, report.conclusion, report.truth)}
 {_warnings(report.warnings)}
@@ -112,7 +112,7 @@ def _warnings(warnings: Iterable[str]) -> str:
     return f'<section class="warnings"><h2>Warnings</h2><ul>{items}</ul></section>' if items else ""
 
 
-def _chain(report: Report) -> str:
+def _chain(report: ReportRecord) -> str:
     colours = _organ_colours(report)
     rounds = report.trace.rounds
     cards = []
@@ -125,13 +125,13 @@ def _chain(report: Report) -> str:
     return f'<ol class="chain">{"".join(cards)}<li class="end">{end}</li></ol>'
 
 
-def _organ_colours(report: Report) -> Colours:
+def _organ_colours(report: ReportRecord) -> Colours:
     """One colour an organ, in the order in which the chain names them."""
     labels = dict.fromkeys(mention.label for each in report.trace.rounds for mention in each.organs)
     return {label: organ_colour(rank) for rank, label in enumerate(labels)}
 
 
-def _round(report: Report, number: int, each: Round, colours: Colours) -> str:
+def _round(report: ReportRecord, number: int, each: Round, colours: Colours) -> str:
     cut = "" if each.complete else '<p class="cut">This round was cut at its token limit.</p>'
     pictures = [_organ_pictures(report, mention, colours) for mention in looked_at(each)]
     if number == 1 and not pictures:
@@ -151,7 +151,7 @@ def looked_at(each: Round) -> list[OrganMention]:
     return list(reversed(seen.values()))
 
 
-def _outcome(report: Report, mention: OrganMention) -> str:
+def _outcome(report: ReportRecord, mention: OrganMention) -> str:
     """What came of a mention, in words."""
     without = report.masks is not None and report.masks.kind == "none"
     if without and mention.outcome == "not_in_mask":
@@ -159,7 +159,7 @@ def _outcome(report: Report, mention: OrganMention) -> str:
     return OUTCOMES[mention.outcome]
 
 
-def _marked(report: Report, each: Round, colours: Colours) -> str:
+def _marked(report: ReportRecord, each: Round, colours: Colours) -> str:
     """The round's text with the words that name organs marked; where two overlap, only the one
     that begins first (then the longer)."""
     named: dict[tuple[int, int], list[OrganMention]] = {}
@@ -174,7 +174,7 @@ def _marked(report: Report, each: Round, colours: Colours) -> str:
     return "".join(pieces) + _text(each.text[done:])
 
 
-def _mark(report: Report, words: str, mentions: list[OrganMention], colours: Colours) -> str:
+def _mark(report: ReportRecord, words: str, mentions: list[OrganMention], colours: Colours) -> str:
     """One mark; "kidneys" names two organs, whose colours share its underline."""
     title = ", ".join(f"{display_name(m.label)} ({_outcome(report, m)})" for m in mentions)
     share = 100 / len(mentions)
@@ -192,7 +192,7 @@ def _text(text: str) -> str:
     return _THINKING_TAG.sub(r'<span class="tag">\g<0></span>', escape(text))
 
 
-def _other_organs(report: Report, each: Round, colours: Colours) -> str:
+def _other_organs(report: ReportRecord, each: Round, colours: Colours) -> str:
     """The organs that were named but not looked at, and why."""
     seen = {mention.label for mention in looked_at(each)}
     reasons = dict.fromkeys(
@@ -203,7 +203,7 @@ def _other_organs(report: Report, each: Round, colours: Colours) -> str:
     return f'<p class="others">Also named: {", ".join(reasons)}.</p>' if reasons else ""
 
 
-def _organ_pictures(report: Report, mention: OrganMention, colours: Colours) -> str:
+def _organ_pictures(report: ReportRecord, mention: OrganMention, colours: Colours) -> str:
     caption = f"<strong>{_name(mention, colours)}</strong>"
     box = report.box_mm(mention)
     if box is not None:
@@ -219,7 +219,7 @@ def _organ_pictures(report: Report, mention: OrganMention, colours: Colours) -> 
     return _figure(report, mention.cells, colours[mention.label], caption)
 
 
-def _figure(report: Report, cells: tuple[int, ...], colour: Colour, caption: str) -> str:
+def _figure(report: ReportRecord, cells: tuple[int, ...], colour: Colour, caption: str) -> str:
     mask = cell_mask(cells, report.cells, report.transform.grid)
     return figure(planes(report.image, report.transform.to_world, mask, colour), caption)
 
@@ -267,7 +267,7 @@ def _rgb(colour: Colour, alpha: float = 1.0) -> str:
     return f"rgba({red}, {green}, {blue}, {alpha:g})"
 
 
-def _organs(report: Report) -> str:
+def _organs(report: ReportRecord) -> str:
     """What the organs measure: those that were looked at, and the rest behind a fold."""
     if not report.organs:
         return ""
@@ -316,7 +316,7 @@ def _measured(organs: Mapping[str, OrganStatistics]) -> str:
     return f'<table class="numbers"><tr>{heads}</tr>{rows}</table>'
 
 
-def _details(report: Report) -> str:
+def _details(report: ReportRecord) -> str:
     run = {
         "scan": report.source,
         "model": report.model,

@@ -6,7 +6,7 @@ voxel is read.
 
 import numpy as np
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
 
 MIN_SIZE, MAX_SIZE = 8, 4096

@@ -21,7 +21,7 @@ from pydicom.uid import (
     MediaStorageDirectoryStorage,
 )
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import check_affine, check_shape
 from tumorchain_jax.scan.slices import Slice, affine, checked_stack
 from tumorchain_jax.scan.volume import Volume

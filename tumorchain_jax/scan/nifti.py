@@ -16,7 +16,7 @@ from nibabel.nifti1 import Nifti1Header
 from nibabel.nifti2 import Nifti2Header
 from nibabel.spatialimages import HeaderDataError
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import check_affine, check_dtype, check_shape, check_spacing
 from tumorchain_jax.scan.volume import Volume
 

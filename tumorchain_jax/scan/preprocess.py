@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.orientation import CANONICAL, canonical
 from tumorchain_jax.scan.volume import Volume
 

@@ -6,7 +6,7 @@ import numpy as np
 from nibabel.nifti1 import Nifti1Header
 from nibabel.spatialimages import SpatialImage
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import (
     check_affine,
     check_ct,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import MAX_AXIS_COSINE, MIN_SIZE
 
 # Two slices nearer than this lie at the same place.

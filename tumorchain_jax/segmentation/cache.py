@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tumorchain_jax.pip_download import cache_folder
+from tumorchain_jax.core.downloads import cache_folder
 from tumorchain_jax.scan.volume import Volume
 
 LIMIT = 2 * 1024**3

@@ -10,8 +10,8 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.read import read_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.total import ORDER, Part

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from tumorchain_jax.scan.organs import MERGE, ORGANS, TOTALSEGMENTATOR, merge_labels
+from tumorchain_jax.anatomy.organs import MERGE, ORGANS, TOTALSEGMENTATOR, merge_labels
 from tumorchain_jax.scan.preprocess import GridTransform, resample_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.statistics import OrganStatistics, organ_statistics

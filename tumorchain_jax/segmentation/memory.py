@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.segmentation.plans import Plan
 from tumorchain_jax.segmentation.preprocess import Grids
 from tumorchain_jax.segmentation.resample import PLANES

@@ -24,18 +24,17 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save_file
 
-from tumorchain_jax.convert.family import Family, Shapes, match, module_shapes
-from tumorchain_jax.convert.output import appearing
-from tumorchain_jax.convert.pickles import unpickle_nnunet
-from tumorchain_jax.convert.recognise import read_json
-from tumorchain_jax.convert.tensor_files import Tensor, check_finite, read_file
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import appearing
+from tumorchain_jax.core.json_fields import Fields, read_json
+from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.unet3d import convert
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.models.weight_map import KEEP, from_ours
-from tumorchain_jax.path_rules import flatten, unflatten
-from tumorchain_jax.segmentation.fields import Fields
 from tumorchain_jax.segmentation.plans import DATASET, PLANS, Plan, read_plan
+from tumorchain_jax.weights.matching import Family, Shapes, match, module_shapes
+from tumorchain_jax.weights.pickles import unpickle_nnunet
+from tumorchain_jax.weights.tensor_files import Tensor, check_finite, read_file
 
 Params = dict[str, Any]
 CHECKPOINT, WEIGHTS, PICKLE = "checkpoint.json", "model.safetensors", "checkpoint_final.pth"

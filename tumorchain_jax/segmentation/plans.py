@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tumorchain_jax.convert.recognise import read_json
+from tumorchain_jax.core.json_fields import Fields, read_json
 from tumorchain_jax.models.unet3d.model import Size, UNet3DConfig
-from tumorchain_jax.segmentation.fields import Fields
 
 PLANS, DATASET = "plans.json", "dataset.json"
 PLAIN, RESIDUAL = "PlainConvUNet", "ResidualEncoderUNet"

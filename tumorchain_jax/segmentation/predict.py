@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.memory import estimate, require
 from tumorchain_jax.segmentation.model_folder import SegmentationModel

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.plans import Plan
 from tumorchain_jax.segmentation.resample import (

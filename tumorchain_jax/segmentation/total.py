@@ -16,7 +16,7 @@ from scipy import ndimage
 from tqdm import tqdm
 
 from tumorchain_jax import __version__
-from tumorchain_jax.scan.organs import TOTALSEGMENTATOR
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.scan.orientation import orientation, reorient
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.cache import SegmentationCache, scan_hash

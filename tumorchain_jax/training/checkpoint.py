@@ -14,10 +14,10 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 from orbax.checkpoint.options import MultiprocessingOptions
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.parallel.processes import is_first, wait_for_all
-from tumorchain_jax.training.shapes import check_shapes
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.weights.array_check import check_shapes
 
 DAMAGED = "damaged"
 """Where checkpoints go that cannot be read: nothing is thrown away."""

@@ -14,13 +14,13 @@ import optax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from tumorchain_jax.errors import InputError, Stopped
+from tumorchain_jax.core.errors import InputError, Stopped
+from tumorchain_jax.parallel.preemption import StopRequest
 from tumorchain_jax.parallel.processes import is_first
-from tumorchain_jax.parallel.stop_request import StopRequest
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.metrics import MetricsLog, NoLog
 from tumorchain_jax.training.profile import Profile
-from tumorchain_jax.training.step import Metrics, TrainState
+from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.throughput import Throughput, Values, Work
 from tumorchain_jax.training.watchdog import Watchdog
 

@@ -10,7 +10,7 @@ from typing import Any
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 
 class MetricsLog:

@@ -8,8 +8,8 @@ import optax
 import optax.contrib
 from optax.contrib import MuonDimensionNumbers
 
-from tumorchain_jax.errors import InputError
-from tumorchain_jax.path_rules import Rules, first_match, flatten
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import Rules, first_match, flatten
 
 
 def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedule:

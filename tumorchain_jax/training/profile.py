@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from tumorchain_jax.errors import InputError
+from tumorchain_jax.core.errors import InputError
 
 FOLDER = "profile"
 

@@ -1,29 +1,23 @@
 """One optimizer step as one compiled program."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from tumorchain_jax.models.tumorchain import TumorChain
-from tumorchain_jax.path_rules import unflatten
-from tumorchain_jax.training.loss import Batch, Sums, hybrid_loss, loss_sums, split, totals
-
-
-class TrainState(NamedTuple):
-    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`."""
-
-    step: Int[Array, ""]
-    trained: dict[str, Any]
-    frozen: dict[str, Any]
-    optimizer: Any
-
-
-Metrics = dict[str, Float[Array, ""]]
-Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.tumorchain.model import TumorChain
+from tumorchain_jax.training.state import Metrics, Step, TrainState
+from tumorchain_jax.training.tumorchain.loss import (
+    Batch,
+    Sums,
+    hybrid_loss,
+    loss_sums,
+    split,
+    totals,
+)
 
 
 def make_step(

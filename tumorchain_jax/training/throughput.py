@@ -20,7 +20,7 @@ class Work:
 
     Attributes:
         volumes: scans read; 0 where it reads something else.
-        flops: of the model alone, see `models/flops.py`; 0 where they were not counted.
+        flops: of the model alone, see `models/tumorchain/flops.py`; 0 where they were not counted.
     """
 
     volumes: int = 0

@@ -20,7 +20,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from tumorchain_jax.models.logical_axes import constrain, logical
+from tumorchain_jax.models.layers.logical_axes import constrain, logical
 from tumorchain_jax.models.unet3d.convolution import convolve, instance_norm, upsample
 
 Size = tuple[int, int, int]

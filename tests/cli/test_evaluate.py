@@ -1,0 +1,88 @@
+"""`tumorchain evaluate`, as a user calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.main import main
+from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
+from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.phantoms.records import patient_records
+
+
+def test_kept_answers_are_scored_again_without_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    patient = make_patient(2)
+    items = [make_item(r, r.answer, "none") for r in patient_records(patient, 0)]
+    (tmp_path / "kept.jsonl").write_text(json_lines(items))
+    words = ["evaluate", "--items", str(tmp_path / "kept.jsonl"), "-o", str(tmp_path / "out")]
+    assert main([*words, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["average"], printed["n"], printed["patients"]) == (100.0, len(items), 1)
+    for row in printed["subtasks"].values():
+        assert {"accuracy", "n", "ci95", "majority", "text_only"} <= set(row)
+    out = tmp_path / "out"
+    assert json.loads((out / "score.json").read_text()) == printed
+    assert read_items(out / "items.jsonl") == items
+    text = (out / "score.txt").read_text()
+    assert NOTICE in text
+    assert "organ of the tumour, " in text
+    assert "Reports by organ of the tumour" in text
+    assert not (out / "failures.html").exists()  # chains need a model
+    assert "<svg" in (out / "score.svg").read_text()
+    assert main(words) == 2  # the folder is there already
+    assert "an existing folder" in capsys.readouterr().err
+    assert main(["evaluate", "--items", str(tmp_path / "none.jsonl")]) == 2
+    assert "evaluate first" in capsys.readouterr().err
+
+
+def test_phantoms_are_asked_and_what_went_wrong_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["evaluate", "--phantoms", "1", "--seed", "7", "-o", str(out), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    items = read_items(out / "items.jsonl")
+    assert {path.name for path in out.iterdir()} == {
+        "items.jsonl",
+        "score.json",
+        "score.txt",
+        "score.svg",
+        "failures.html",
+    }
+    assert printed["n"] == len(items)
+    assert {item.patient for item in items} == {"phantom-7"}
+    wrong = sum(not item.right for item in items)
+    assert f"{wrong} of {len(items)} answers are wrong" in (out / "failures.html").read_text()
+    assert not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--data", "{empty}"], "empty: dataset.json: found none"),
+        (["--data", "{empty}/none"], "none: dataset.json: found none"),
+        (["--data", "{empty}", "--phantoms", "100"], "not allowed with argument"),
+        (["--data", "{empty}", "--items", "x"], "not allowed with argument"),
+        (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
+        (["--data", "{empty}", "--segment"], "--segment: found a data set, expected scans"),
+    ],
+)
+def test_bad_data_set(
+    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    output = ["-o", str(tmp_path / "out")]
+    words = [word.format(empty=tmp_path / "empty") for word in words]
+    try:
+        code = main(["evaluate", *words, *output])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.count("\n") == 1
+    assert found in captured.err
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]

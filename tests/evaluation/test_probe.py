@@ -1,0 +1,271 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import FORMAT, ModelScan, preprocess_values
+from tumorchain_jax.data.schema import Record
+from tumorchain_jax.data.splits import write_split
+from tumorchain_jax.evaluation.probe import ceiling, held_out, learn_to_answer, lesion_features
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.weights.model_folder import Exported, export, load_exported
+
+GRID = (8, 16, 16)
+PREPROCESS = PreprocessConfig(GRID)
+MODEL = TumorChainConfig(
+    encoder=ViT3DConfig(GRID, (4, 8, 8), 16, 32, 1, 2),
+    decoder=Qwen2Config(
+        vocab_size=300,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        tie_word_embeddings=True,
+    ),
+    roi_slots=4,
+)
+LIVER = 5
+HYPODENSE, HYPERDENSE = "hypodense", "hyperdense"
+PATIENTS = range(24)
+TEST = [f"patient-{number}" for number in PATIENTS if number % 3 == 2]
+TRAIN = [f"patient-{number}" for number in PATIENTS if number % 3 != 2]
+Answers = list[str]
+
+
+def scan(number: int, lesion: bool = True) -> ModelScan:
+    """A liver with a dark and a bright spot, in cells drawn by the number; one is the lesion.
+
+    Only the mask tells which: it is the bright one in every second pair of patients.
+    """
+    rng = np.random.default_rng(number)
+    image = rng.integers(110, 130, GRID).astype(np.uint8)
+    lesions = np.zeros(GRID, np.uint8)
+    for value, cell in zip((0, 255), rng.choice(8, 2, replace=False), strict=True):
+        d, h, w = np.multiply(np.unravel_index(cell, (2, 2, 2)), (4, 8, 8))
+        spot = np.s_[d : d + 4, h : h + 8, w : w + 8]
+        image[spot] = value
+        lesions[spot] = lesion and is_bright(number) == (value == 255)
+    nothing = np.zeros(GRID, np.uint8)
+    labels = np.full(GRID, LIVER, np.uint8)
+    unknown = np.full(57, -1, np.int8)
+    return ModelScan(image, labels, nothing, lesions, nothing, unknown[:5], unknown)
+
+
+def is_bright(number: int) -> bool:
+    return number % 4 > 1
+
+
+def densities() -> Answers:
+    return [HYPERDENSE if is_bright(number) else HYPODENSE for number in PATIENTS]
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / "export"
+    tokenizer = Tokenizer.train(["a lesion"], 300)
+    rng = np.random.default_rng(0)
+    shapes = abstract_params(MODEL).items()
+    params = {path: rng.normal(scale=0.3, size=leaf.shape) for path, leaf in shapes}
+    export(folder, MODEL, PREPROCESS, "all", params, tokenizer)
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path, record: Callable[..., Record]) -> Callable[..., Path]:
+    """Makes a data set whose patients are asked for the density of what is in their liver."""
+
+    def make(answers: Answers, lesion: bool = True) -> Path:
+        folder = tmp_path / "data"
+        folder.mkdir()
+        manifest = {"format": FORMAT, "preprocess": preprocess_values(PREPROCESS)}
+        (folder / "dataset.json").write_text(json.dumps(manifest))
+        write_split(folder, {"train": TRAIN, "test": TEST})
+        records = [
+            record(f"patient-{n}", "density", "q?", answer, scan=n, organ=LIVER)
+            for n, answer in enumerate(answers)
+        ]
+        scans = [scan(number, lesion).to_bytes() for number in PATIENTS]
+        lines = [each.to_json().encode() for each in records]
+        for kind, blobs in {"scans": scans, "records": lines}.items():
+            writer = ArrayRecordWriter(str(folder / f"{kind}-0.arrayrecord"), "group_size:1")
+            for blob in blobs:
+                writer.write(blob)
+            writer.close()
+        return folder
+
+    return make
+
+
+# ------------------------------------------------------------------ features
+
+
+def bank(config: TumorChainConfig) -> np.ndarray:
+    """Tokens that can be told apart."""
+    rows = config.roi_offset + int(np.prod(config.roi_grid))
+    return np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("source", ["encoder", "global"])
+def test_features_are_the_tokens_under_the_mask(source: str) -> None:
+    encoder = replace(MODEL.encoder, patch=(2, 4, 4))  # 4 x 4 x 4 cells, pooled 2 x 2 x 2
+    config = replace(MODEL, encoder=encoder, roi_source=source, roi_slots=64)
+    tokens = bank(config)
+    size = np.array(GRID) // config.roi_grid
+    nothing = scan(0, lesion=False)
+    lesions, labels = np.zeros(GRID, np.uint8), np.zeros(GRID, np.uint8)
+    # Three voxels of the first lesion in cell 0, one of the second in the last cell.
+    lesions[0, 0, :3], lesions[-1, -1, -1] = 1, 2
+    labels[:, :, : size[2]] = LIVER
+    found = lesion_features(tokens, replace(nothing, lesions=lesions, labels=labels), LIVER, config)
+    cells = tokens[config.roi_offset :]
+    first, last = cells[0], cells[-1]
+    own = cells.reshape(*config.roi_grid, 3)[:, :, 0].reshape(-1, 3)
+    expected = [(3 * first + last) / 4, np.maximum(first, last), own.mean(0), own.max(0)]
+    np.testing.assert_allclose(found[:12], np.concatenate(expected), rtol=1e-5)
+    np.testing.assert_array_equal(found[12:], [1, 0, 0, 0, 0])
+
+
+def test_what_the_grid_does_not_show_is_zero() -> None:
+    found = lesion_features(bank(MODEL), scan(0, lesion=False), 7, MODEL)
+    np.testing.assert_array_equal(found, [0] * 12 + [0, 1, 0, 0, 0])
+
+
+# ---------------------------------------------------------------- classifier
+
+
+def test_what_is_separable_is_learned() -> None:
+    rng = np.random.default_rng(0)
+    middles = 3 * rng.normal(size=(4, 6))
+    truth = rng.integers(4, size=90)
+    rows = np.concatenate([middles[truth] + 0.1 * rng.normal(size=(90, 6)), np.ones((90, 1))], 1)
+    names = [f"T{number}" for number in truth]
+    patients = [f"p{number}" for number in range(60)]
+    assert learn_to_answer(rows[:60], names[:60], patients, rows[60:]) == names[60:]
+
+
+def test_nothing_to_read_is_the_commonest_answer() -> None:
+    noise = np.random.default_rng(0).normal(size=(60, 5))
+    answers = ["N1" if number % 4 else "N0" for number in range(60)]
+    said = learn_to_answer(noise, answers, list(map(str, range(60))), np.zeros((3, 5)))
+    assert said == ["N1"] * 3
+
+
+@pytest.mark.parametrize("answers", [["M0"], ["M0", "M0"]])
+def test_one_answer_is_all_there_is(answers: Answers) -> None:
+    rows = np.arange(len(answers), dtype=float)[:, None]
+    patients = list(map(str, range(len(answers))))
+    assert learn_to_answer(rows, answers, patients, np.array([[9.0]])) == ["M0"]
+
+
+def test_a_patient_is_held_out_with_all_questions() -> None:
+    patients = [f"p{number % 10}" for number in range(30)]
+    held = held_out(patients)
+    assert held.sum() == 6
+    names = np.array(patients)
+    assert not set(names[held]) & set(names[~held])
+    np.testing.assert_array_equal(held_out(patients[::-1]), held[::-1])
+
+
+# --------------------------------------------------------------------- whole
+
+
+@pytest.fixture(scope="module")
+def loaded(checkpoint: Path) -> Exported:
+    return load_exported(checkpoint)
+
+
+def test_the_mask_tells_which_spot_is_asked_for(loaded: Exported, write: Callable) -> None:
+    rows = ceiling(loaded, write(densities()))
+    truths = [densities()[int(name.split("-")[1])] for name in TEST]
+    often = 100 * truths.count(HYPODENSE) / len(truths)
+    assert rows == {
+        "density": {"accuracy": 100.0, "ci95": [100.0, 100.0], "n": 8, "majority": often}
+    }
+
+
+def test_without_the_mask_the_spots_are_alike(loaded: Exported, write: Callable) -> None:
+    assert ceiling(loaded, write(densities(), lesion=False))["density"]["accuracy"] <= 75
+
+
+def test_test_patients_teach_nothing(loaded: Exported, write: Callable) -> None:
+    other = {HYPODENSE: HYPERDENSE, HYPERDENSE: HYPODENSE}
+    answers = [other[a] if n % 3 == 2 else a for n, a in enumerate(densities())]
+    assert ceiling(loaded, write(answers))["density"]["accuracy"] == 0
+
+
+def test_a_side_without_tumours_is_refused(loaded: Exported, write: Callable) -> None:
+    folder = write(densities())
+    for lists in ({"train": TRAIN + TEST, "test": []}, {"train": [], "test": TRAIN + TEST}):
+        write_split(folder, lists)
+        empty = next(side for side, names in lists.items() if not names)
+        with pytest.raises(InputError, match=rf"split\.json: {empty}: found none"):
+            ceiling(loaded, folder)
+
+
+def test_scans_of_another_window_are_refused(loaded: Exported, write: Callable) -> None:
+    other = replace(loaded, preprocess=replace(PREPROCESS, width=350.0))
+    with pytest.raises(InputError, match=r"dataset\.json: preprocess: found"):
+        ceiling(other, write(densities()))
+
+
+# -------------------------------------------------------------- command line
+
+
+def test_the_command_prints_a_table_or_json(
+    checkpoint: Path, write: Callable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["evaluate", "--data", str(write(densities())), "-c", str(checkpoint), "--ceiling"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["density"]
+    assert set(row) == {"accuracy", "ci95", "n", "majority"}
+    (line,) = (line for line in text.splitlines() if line.startswith("density"))
+    assert line.split()[1:] == [
+        str(value) for value in (row["accuracy"], *row["ci95"], row["majority"], row["n"])
+    ]
+    assert text.startswith("A linear classifier on the checkpoint's tokens")
+    assert text.endswith(f"{NOTICE}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], "--data: found none"),
+        (["--phantoms", "3"], "--data: found none"),
+        (["--data", "{empty}"], "empty: dataset.json: found none"),
+        (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
+        (["--data", "{empty}", "-o", "{empty}"], "not allowed with argument"),
+    ],
+)
+def test_bad_input(
+    words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words = [word.format(empty=tmp_path / "empty") for word in words]
+    try:
+        code = main(["evaluate", "--ceiling", *words])
+    except SystemExit as stop:  # argparse
+        code = stop.code
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.count("\n") == 1
+    assert found in captured.err

@@ -1,0 +1,68 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.core import FrozenDict
+from flax.linen import meta
+
+from tumorchain_jax.core.path_rules import flatten, unflatten
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import NANO, TumorChainConfig, abstract_params
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig, patchify
+from tumorchain_jax.training.pretraining.model import CellTagger, tag_alone
+from tumorchain_jax.training.pretraining.train import ATTENTION_OUT, KEPT
+
+PARTS = ("kernel", "bias")
+TINY = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 2, 2)
+TAGS = FrozenDict({"organ": 57, "found": 8})
+CONFIG = TumorChainConfig(TINY, Qwen2Config(64, 24, 32, 1, 2, 1, 12, True))
+MODEL = CellTagger(CONFIG, TAGS)
+
+
+def _params(volume: jax.Array) -> dict[str, jax.Array]:
+    params = flatten(meta.unbox(MODEL.init(jax.random.key(1), volume))["params"])
+    # As if trained: at first, what the projector lets through is small.
+    return {path: 30 * x if path.startswith("projector") else x for path, x in params.items()}
+
+
+def test_tags_every_cell() -> None:
+    volume = jax.random.uniform(jax.random.key(0), (2, 8, 16, 16))
+    tags = run(MODEL, unflatten(_params(volume)), volume)
+    assert {tag: logits.shape for tag, logits in tags.items()} == {
+        "organ": (2, 8, 57),
+        "found": (2, 8, 8),
+    }
+
+
+def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> None:
+    volume = jax.random.uniform(jax.random.key(0), (1, 8, 16, 16))
+    params = _params(volume)
+    cells = patchify(volume, TINY.patch).reshape(8, *TINY.patch)
+    numbers = jnp.array([6, 1, 3])
+
+    def both() -> list[tuple[jax.Array, jax.Array]]:
+        alone = tag_alone(MODEL, params, cells[numbers], numbers)
+        among = run(MODEL, unflatten(params), volume)
+        return [(alone[tag], among[tag][0, numbers]) for tag in TAGS]
+
+    assert all(np.abs(a - b).max() > 1e-3 for a, b in both())
+
+    params |= {path: 0 * leaf for path, leaf in params.items() if re.fullmatch(ATTENTION_OUT, path)}
+    for found, expected in both():
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_its_encoder_is_the_models_encoder() -> None:
+    """What pretraining leaves must fit into the model, name by name."""
+
+    def init(key: jax.Array) -> dict:
+        variables = CellTagger(NANO, TAGS).init(key, jnp.zeros((1, *NANO.encoder.image)))
+        return flatten(meta.unbox(variables)["params"])
+
+    tagger = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}
+    model = {p: x.shape for p, x in abstract_params(NANO).items()}
+    ours = {p: x for p, x in tagger.items() if p.startswith(KEPT)}
+    assert ours == {p: x for p, x in model.items() if p.startswith(KEPT)}
+    assert set(tagger) - set(ours) == {f"{tag}/{p}" for tag in TAGS for p in PARTS}

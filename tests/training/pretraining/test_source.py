@@ -1,0 +1,156 @@
+import shutil
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from grain.sources import ArrayRecordDataSource
+
+from tumorchain_jax.anatomy.organs import DIGESTIVE
+from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
+from tumorchain_jax.data.splits import write_split
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.pretraining.source import (
+    BATCH_SHARES,
+    ORGAN_SHARE,
+    OTHER_SHARE,
+    TUMOUR_SHARE,
+    CellSource,
+    cut_scan,
+    draw_cells,
+    scan_batches,
+)
+
+ENCODER = ViT3DConfig((16, 40, 40), (2, 4, 4))
+GRID = ENCODER.cells
+
+
+class Middle(np.random.Generator):
+    """Shifts nothing and keeps the order."""
+
+    def integers(self, *high: Any, **_: Any) -> Any:
+        return high[0] // 2
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        return x
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cells")
+    write_phantoms(folder, 0, 6, PreprocessConfig(ENCODER.image), 400, processes=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scans(folder: Path) -> list[ModelScan]:
+    source = ArrayRecordDataSource(shard_paths(folder, "scans"))
+    return [ModelScan.from_bytes(source[index]) for index in range(len(source))]
+
+
+def test_cells_and_tags_follow_the_maps(scans: list[ModelScan]) -> None:
+    ill, kept = 0, []
+    for scan in scans:
+        middle = Middle(np.random.PCG64(0))
+        cells = draw_cells(cut_scan(scan, ENCODER, middle), middle)
+        assert len(set(cells["numbers"])) == len(cells["numbers"])
+        for k, number in enumerate(cells["numbers"]):
+            d, h, w = np.unravel_index(number, GRID)
+            box = np.s_[2 * d : 2 * d + 2, 4 * h : 4 * h + 4, 4 * w : 4 * w + 4]
+            np.testing.assert_array_equal(cells["cells"][k], scan.image[box])
+            filled = np.bincount(scan.labels[box].ravel(), minlength=57)
+            assert filled[cells["organ"][k]] == filled.max()
+            parts = np.bincount(scan.parts[box][scan.parts[box] > 0], minlength=22)
+            assert parts[cells["part"][k]] == parts.max()
+            size = prod(ENCODER.patch)
+            shares = [(label, TUMOUR_SHARE) for label in DIGESTIVE]
+            shares += [(kind, OTHER_SHARE) for kind in (METASTASIS, NODE, LOOK_ALIKE)]
+            for f, (value, share) in enumerate(shares):
+                if f < 5:
+                    voxels = (scan.labels[box] == value) & (scan.lesions[box] > 0)
+                    assert cells["present"][k, f] == (filled[value] > ORGAN_SHARE * size)
+                else:
+                    voxels = scan.others[box] == value
+                count = np.count_nonzero(voxels)
+                assert cells["found"][k, f] == (count > share * size)
+                assert cells["unsure"][k, f] == (0 < count <= share * size)
+            ill += cells["found"][k].any()
+        np.testing.assert_array_equal(
+            cells["traits"], np.tile(scan.traits[1:], (len(cells["numbers"]), 1))
+        )
+        middles = [
+            np.argwhere(scan.lesions == n).mean(0) // ENCODER.patch
+            for n in np.unique(scan.lesions[scan.lesions > 0])
+        ]
+        expected = {int(np.ravel_multi_index(m.astype(int), GRID)) for m in middles}
+        assert set(cells["numbers"][cells["centre"]]) <= expected
+        kept.append(len(set(cells["numbers"]) & expected) == len(expected))
+    assert ill > 10
+    assert any(kept)
+
+
+def test_cells_are_shifted_and_what_is_found_is_never_left_out(scans: list[ModelScan]) -> None:
+    scan = max(scans, key=lambda scan: np.count_nonzero(scan.lesions))
+    rng = np.random.default_rng(0)
+    one, other = (draw_cells(cut_scan(scan, ENCODER, rng), rng) for _ in range(2))
+    assert not np.array_equal(one["cells"], other["cells"])
+    assert one["found"].any()
+    assert other["found"].any()
+
+
+def test_a_step_has_its_batch_and_each_group_its_share(folder: Path) -> None:
+    source = CellSource(folder, ENCODER, cuts=2, seed=0)
+    whole = list(islice(source.batches(40, 0, 0), 7))
+    for left, right in zip(whole[5:], islice(source.batches(40, 0, 5), 2), strict=True):
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
+    assert not np.array_equal(whole[0]["cells"], whole[1]["cells"])
+    assert all(len(batch["cells"]) == 40 for batch in whole)
+    found = np.mean([batch["found"].any(axis=1).mean() for batch in whole])
+    assert found == pytest.approx(BATCH_SHARES[0], abs=0.02)
+
+
+def test_no_cell_is_a_test_patients(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    names = sorted({record.patient for record in read_records(folder)})
+    write_split(copy, {"train": names[:2], "test": names[2:]})
+    few, all_ = (CellSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
+    assert 0 < len(few) < 0.5 * len(all_)
+    np.testing.assert_array_equal(few, all_[: len(few)])
+
+
+def test_whole_scans_come_shifted_with_the_tags_of_all_their_cells(
+    folder: Path, scans: list[ModelScan]
+) -> None:
+    def steps(first: int, count: int) -> list[dict[str, np.ndarray]]:
+        return list(islice(scan_batches(folder, ENCODER, 2, 0, first), count))
+
+    batches = steps(0, 6)
+    for left, right in zip(batches[4:], steps(4, 2), strict=True):
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
+    shifts = set()
+    for batch in batches:
+        assert batch["volume"].shape == (2, *ENCODER.image)
+        assert batch["found"].shape[:2] == batch["organ"].shape == (2, prod(GRID))
+        for volume in batch["volume"]:
+            known = [
+                (dz, dy, dx)
+                for scan in scans
+                for dz in (-1, 0, 1)
+                for dy in range(-2, 3)
+                for dx in range(-2, 3)
+                if np.array_equal(
+                    volume[2:-2, 4:-4, 4:-4],
+                    np.roll(scan.image, (dz, dy, dx), (0, 1, 2))[2:-2, 4:-4, 4:-4],
+                )
+            ]
+            assert len(known) == 1
+            shifts.update(known)
+    assert len(shifts) > 6

@@ -1,0 +1,122 @@
+import json
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.training.pretraining.train import (
+    ATTENTION_OUT,
+    GAIN,
+    KEPT,
+    NOISE,
+    OFFSET,
+    add_noise,
+    pretrain_encoder,
+    turn,
+)
+
+
+def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
+    return ConfigDict(
+        {
+            "model": model,
+            "seed": 0,
+            "encoder": {
+                "folder": "",
+                "alone": {"steps": alone, "cuts": 2, "cells": 24, "learning_rate": 3e-2},
+                "whole": {"steps": whole, "scans": 2, "learning_rate": 1e-2},
+            },
+            "mesh": {"fsdp": -1},
+            "optimizer": "muon",
+            "warmup_ratio": 0.1,
+            "weight_decay": 0.0,
+            "clip_norm": 1.0,
+            "log_every": 1,
+            "checkpoint": {"every": 2, "minutes": 0.0, "keep": 1, "best": "loss"},
+            "watch": {"profile": "", "wandb": "", "patience": 0.0},
+        }
+    )
+
+
+def test_it_learns_and_hands_over_the_encoder(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    params = pretrain_encoder(_config(tiny, 60), phantoms, tmp_path)
+    before = abstract_params(tiny)
+    assert set(params) == {path for path in before if path.startswith(KEPT)}
+    assert all(params[path].shape == before[path].shape for path in params)
+    attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
+    assert len(attention) == 2
+    assert all(not params[path].any() for path in attention)
+    losses = _losses(tmp_path / "encoder" / "alone")
+    assert len(losses) == 60
+    assert np.mean(losses[-3:]) < 0.9 * losses[0]
+
+
+def test_among_other_cells_it_learns_to_attend(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    params = pretrain_encoder(_config(tiny, 5, 30), phantoms, tmp_path)
+    assert all(params[path].any() for path in params if re.fullmatch(ATTENTION_OUT, path))
+    losses = _losses(tmp_path / "encoder" / "whole")
+    assert len(losses) == 30
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def _losses(folder: Path) -> list[float]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["loss"] for line in lines]
+
+
+def test_done_pretraining_is_taken_from_its_checkpoint(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    first = pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path)
+    again = pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path)
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+    assert [len(_losses(tmp_path / "encoder" / name)) for name in ("alone", "whole")] == [3, 2]
+
+
+def test_several_runs_may_share_one_encoder(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+) -> None:
+    config = _config(tiny, 2)
+    config.encoder.folder = str(tmp_path / "shared")
+    first, again = (pretrain_encoder(config, phantoms, tmp_path / run) for run in "ab")
+    for path in first:
+        np.testing.assert_array_equal(first[path], again[path])
+    assert (tmp_path / "shared" / "alone" / "metrics.jsonl").is_file()
+    assert not list(tmp_path.glob("[ab]/encoder"))
+
+
+def test_a_cell_is_turned_whole() -> None:
+    cells = jnp.arange(4 * 8 * 8, dtype=jnp.uint8).reshape(1, 4, 8, 8)
+    seen = np.asarray(turn(jax.random.key(0), jnp.repeat(cells, 200, axis=0)))
+    plain = np.asarray(cells[0])
+    mirrored = [plain[::z, ::y, ::x] for z in (1, -1) for y in (1, -1) for x in (1, -1)]
+    views = {view.tobytes() for each in mirrored for view in (each, each.swapaxes(1, 2))}
+    assert len(views) == 16
+    assert {cell.tobytes() for cell in seen} == views
+
+
+def test_each_cell_gets_gain_offset_and_noise_of_its_own() -> None:
+    plain = np.linspace(0, 255, 8**3).astype(np.uint8).reshape(8, 8, 8)
+    seen = np.asarray(add_noise(jax.random.key(0), jnp.repeat(plain[None], 300, axis=0)))
+    x = plain.ravel() / 255
+    fits = [np.polyfit(x, cell.ravel(), 1) for cell in seen]
+    gain, offset = np.transpose(fits)
+    lines = np.outer(gain, x) + offset[:, None]
+    noise = (seen.reshape(lines.shape) - lines).std(axis=1)
+    for found, (low, high), slack in (
+        (gain, GAIN, 0.03),
+        (offset, OFFSET, 0.02),
+        (noise, NOISE, 0.01),
+    ):
+        tenth = (high - low) / 10
+        assert low - slack <= min(found) < low + tenth + slack
+        assert high - tenth - slack < max(found) <= high + slack

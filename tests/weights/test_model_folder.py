@@ -1,0 +1,190 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.weights import model_folder
+from tumorchain_jax.weights.model_folder import export, load_exported
+
+PREPROCESS = PreprocessConfig((8, 16, 16), 50.0, 350.0)
+
+
+def assert_equal_trees(found: Any, expected: Any) -> None:
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for left, right in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.fixture(scope="module")
+def params(tiny: TumorChainConfig) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    shapes = abstract_params(tiny).items()
+    return {path: rng.standard_normal(leaf.shape, np.float32) for path, leaf in shapes}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(["the liver"], 300)
+
+
+@pytest.fixture
+def folder(tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, tmp_path: Path) -> Path:
+    export(tmp_path / "export", tiny, PREPROCESS, "latest", params, tokenizer, True)
+    return tmp_path / "export"
+
+
+def test_an_export_comes_back_bit_for_bit(
+    tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, folder: Path
+) -> None:
+    found = load_exported(folder)
+    assert (found.model, found.preprocess) == (tiny, PREPROCESS)
+    assert (found.history, found.initial_roi) == ("latest", True)
+    assert found.tokenizer.token_bytes == tokenizer.token_bytes
+    assert_equal_trees(found.params, params)
+    assert len(found.sha256) == 64
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "model.safetensors", "tokenizer.json"}
+
+
+def test_adapters_are_exported_with_their_rule(
+    tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    config = replace(tiny, lora=LoRA((".*/q_proj",), rank=2))
+    shapes = abstract_params(config).items()
+    params = {path: np.full(leaf.shape, 0.5, np.float32) for path, leaf in shapes}
+    export(tmp_path / "new" / "export", config, PREPROCESS, "all", params, tokenizer)
+    found = load_exported(tmp_path / "new" / "export")
+    assert found.model == config
+    assert_equal_trees(found.params, params)
+
+
+def test_device_arrays_and_views_are_exported_too(
+    tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    name = "decoder/embed_tokens/embedding"
+    mixed = params | {name: np.asfortranarray(params[name])}
+    mixed["projector/linear1/bias"] = jnp.asarray(params["projector/linear1/bias"])
+    export(tmp_path / "export", tiny, PREPROCESS, "all", mixed, tokenizer)
+    assert_equal_trees(load_exported(tmp_path / "export").params, params)
+
+
+def test_a_new_export_takes_the_place_of_the_old(
+    tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, folder: Path
+) -> None:
+    before = load_exported(folder).sha256
+    changed = {path: leaf + 1 for path, leaf in params.items()}
+    export(folder, tiny, PREPROCESS, "all", changed, tokenizer)
+    assert load_exported(folder).sha256 != before
+    assert [path.name for path in folder.parent.iterdir()] == ["export"]
+
+
+def test_a_failed_export_leaves_the_old_one_whole(
+    tiny: TumorChainConfig,
+    params: dict,
+    tokenizer: Tokenizer,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = load_exported(folder).sha256
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(model_folder, "save_file", fail)
+    with pytest.raises(OSError, match="no space"):
+        export(folder, tiny, PREPROCESS, "all", params, tokenizer)
+    assert load_exported(folder).sha256 == before
+    assert [path.name for path in folder.parent.iterdir()] == ["export"]
+
+
+def edit_config(change: Callable[[dict], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        change(config)
+        (folder / "config.json").write_text(json.dumps(config))
+
+    return spoil
+
+
+def edit_weights(change: Callable[[dict], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        params = load_file(folder / "model.safetensors")
+        change(params)
+        save_file(params, folder / "model.safetensors")
+
+    return spoil
+
+
+def truncate(folder: Path) -> None:
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[:-100])
+
+
+WEIGHT = "decoder/embed_tokens/embedding"
+BAD_EXPORTS = {
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json: found none"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: found none"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: found none"),
+    "truncated weights": (truncate, "checkpoint: found .*incomplete"),
+    "text as weights": (
+        lambda f: (f / "model.safetensors").write_text("weights"),
+        "checkpoint: found",
+    ),
+    "torn tokenizer": (lambda f: (f / "tokenizer.json").write_text('{"a'), "tokenizer: found"),
+    "binary config": (
+        lambda f: (f / "config.json").write_bytes(b"\xff\xfe\x00"),
+        "checkpoint: found .*decode",
+    ),
+    "torn config": (lambda f: (f / "config.json").write_text('{"model":'), "Expecting value"),
+    "a list": (lambda f: (f / "config.json").write_text("[]"), "checkpoint: found"),
+    "no model": (edit_config(lambda c: c.pop("model")), "found .*model.*, expected a TumorChain"),
+    "unknown field": (edit_config(lambda c: c["model"].update(colour=1)), "colour"),
+    "number as encoder": (edit_config(lambda c: c["model"].update(encoder=3)), "checkpoint: found"),
+    "unknown history": (edit_config(lambda c: c.update(history="some")), "history 'some'"),
+    "another window": (edit_config(lambda c: c["preprocess"].update(width=-1.0)), "width > 0 HU"),
+    "another size": (
+        edit_config(lambda c: c["model"]["decoder"].update(vocab_size=600)),
+        rf"safetensors: {WEIGHT}: found \(512, 16\), expected \(600, 16\)",
+    ),
+    "small vocabulary": (
+        edit_config(lambda c: c["model"]["decoder"].update(vocab_size=90)),
+        "vocabulary: found 2.. ids, expected at most the model's 90",
+    ),
+    "extra weight": (
+        edit_weights(lambda p: p.update(extra=np.zeros(3, np.float32))),
+        r"safetensors: extra: found \(3,\), expected no such array",
+    ),
+    "missing weight": (
+        edit_weights(lambda p: p.pop(WEIGHT)),
+        rf"safetensors: {WEIGHT}: found no such array, expected \(512, 16\)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_EXPORTS.values(), ids=BAD_EXPORTS)
+def test_a_bad_export_is_refused_in_one_line(
+    folder: Path, spoil: Callable[[Path], None], message: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(InputError, match=message) as error:
+        load_exported(folder)
+    assert str(error.value).startswith(str(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a checkpoint folder"):
+        load_exported(tmp_path / "nothing")

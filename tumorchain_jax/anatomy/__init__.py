@@ -1,0 +1,1 @@
+"""The anatomy vocabulary: organs, their substructures, staging."""

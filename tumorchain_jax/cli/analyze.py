@@ -1,0 +1,128 @@
+"""`tumorchain analyze`: ask a question about one or several CTs."""
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.options import (
+    SEEDS,
+    Command,
+    check_numbers,
+    use_compilation_cache,
+)
+from tumorchain_jax.cli.printing import print_chain, printer
+from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
+from tumorchain_jax.core.errors import InputError
+
+if TYPE_CHECKING:
+    from tumorchain_jax.inference.analyzer import Analyzer
+    from tumorchain_jax.report.report import Report
+
+
+def add_command(command: Command) -> None:
+    """Add the `analyze` subcommand."""
+    analyze = command("analyze", _analyze, "Ask a question about one or several CTs")
+    add = analyze.add_argument
+    add("-i", "--input", type=Path, nargs="+", required=True, metavar="CT")
+    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    add(
+        "-m",
+        "--mask",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="LABELMAP",
+        help="TotalSegmentator v2 `total` ids, one a scan, or a folder with files of the scans' "
+        "names; of a scan without one the organs are segmented",
+    )
+    takes_segmenter(analyze, ["jax", "totalsegmentator", "none"])
+    asked = analyze.add_mutually_exclusive_group()
+    asked.add_argument("-q", "--question")
+    asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
+    add("-c", "--checkpoint", type=Path, help="folder; default: the nano model of the package")
+    add("--rounds", type=int, default=4, help="at most this many rounds of reasoning")
+    add("--temperature", type=float, default=0.0, help="0 is greedy")
+    add("--top-p", type=float, default=1.0)
+    add("--seed", type=int, default=0, help="of the sampling")
+    add("--json", action="store_true", help="report.json on stdout, a list for several CTs")
+    add("--overwrite", action="store_true", help="replace earlier reports")
+    add("--resume", action="store_true", help="keep earlier reports, do the rest")
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from tumorchain_jax.inference.analyzer import TASKS, Analyzer
+    from tumorchain_jax.inference.case_list import list_cases
+    from tumorchain_jax.reasoning.generate import Sampling
+    from tumorchain_jax.report.folder import check_folder
+
+    cases = list_cases(options.input, options.mask, options.output)
+    if all(case.mask for case in cases):
+        _refuse_segmenter_flags(options)
+    question = TASKS[options.task] if options.question is None else options.question
+    check_numbers(options, rounds=(1, 16), seed=SEEDS)
+    done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
+    todo = [case for case in cases if case not in done]
+    for case in todo:
+        check_folder(case.output, options.overwrite)
+    use_compilation_cache()
+    analyzer = Analyzer.load(
+        options.checkpoint,
+        sampling=Sampling(options.temperature, options.top_p),
+        max_rounds=options.rounds,
+        segmenter=segmenter_of(options) if any(case.mask is None for case in todo) else None,
+    )
+    analyzer.check_question(question)
+    say = printer(options.json)
+    if done:
+        say(f"{len(done)} already done")
+    records, refused = [], 0
+    for case in tqdm(todo, "scans", disable=True if len(todo) < 2 else None):
+        try:
+            report = _analyze_one(analyzer, case.ct, case.mask, question, options)
+            folder = report.save(case.output, options.overwrite)
+        except InputError as error:
+            if len(cases) == 1:
+                raise
+            refused += 1
+            tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
+            continue
+        records.append(report.to_dict())
+        say(f"\n{report.name}: {report.question}")
+        for warning in report.warnings:
+            say(f"warning: {warning}")
+        print_chain(report, say)
+        say(f"Conclusion: {report.conclusion}\nReport: {folder / 'report.html'}")
+    if options.json:
+        print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
+    say(NOTICE)
+    return 2 if refused else 0
+
+
+def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
+    """Refuse what would be ignored, since no scan is segmented."""
+    flags = {
+        "--weights": options.weights is not None,
+        "--fast": options.fast,
+        "--segmenter-dtype": options.segmenter_dtype != "float32",
+        "--segmenter": options.segmenter == "totalsegmentator",
+    }
+    for flag, asked in flags.items():
+        if asked:
+            mend = f"leave out {flag}, or -m"
+            raise InputError("command line", flag, "masks of all scans", "a scan to segment", mend)
+
+
+def _analyze_one(
+    analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
+) -> "Report":
+    case = analyzer.prepare(ct, mask)
+    if options.mask and mask is None:
+        lacking = f"there is no mask of this scan in {options.mask[0]}"
+        case = replace(case, warnings=(lacking, *case.warnings))
+    return analyzer.batch([(case, question)], seed=options.seed)[0]

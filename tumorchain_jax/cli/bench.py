@@ -1,0 +1,59 @@
+"""`tumorchain bench`: measure speed on this machine against reference implementations."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax.cli.options import (
+    Command,
+    takes_overrides,
+)
+from tumorchain_jax.core.errors import InputError
+
+
+def add_command(command: Command) -> None:
+    """Add the `bench` subcommand."""
+    bench = command("bench", _bench, "Where the time goes on this machine")
+    bench.add_argument(
+        "what",
+        choices=["data", "step", "train", "input", "decode", "loop", "convert", "segment"],
+        help="phantoms; a training step; training of 100M parameters beside PyTorch; reading and "
+        "preparing scans beside MONAI; reading and writing, and the reasoning loop, at the size "
+        "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp; a tile "
+        "and a scan through nnU-Net's full network, beside nnU-Net",
+    )
+    bench.add_argument("--config", type=Path, help="of the step")
+    bench.add_argument("--json", action="store_true")
+    takes_overrides(bench)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from tumorchain_jax.bench.convert import bench_convert
+    from tumorchain_jax.bench.data import bench_data
+    from tumorchain_jax.bench.decode import bench_decode
+    from tumorchain_jax.bench.input import bench_input
+    from tumorchain_jax.bench.loop import bench_loop
+    from tumorchain_jax.bench.segment import bench_segment
+    from tumorchain_jax.bench.step import bench_step
+    from tumorchain_jax.bench.timing import table
+    from tumorchain_jax.bench.train import bench_train
+    from tumorchain_jax.core.config import read_config
+
+    others: dict[str, Any] = {
+        "data": bench_data,
+        "train": bench_train,
+        "input": bench_input,
+        "decode": bench_decode,
+        "loop": bench_loop,
+        "convert": bench_convert,
+        "segment": bench_segment,
+    }
+    if options.what in others:
+        values = others[options.what]()
+    elif options.config is None:
+        raise InputError("command line", "--config", "none", "a configs/*.py file", "name one")
+    else:
+        values = bench_step(read_config(options.config, options.overrides))
+    print(json.dumps(values) if options.json else table(values))
+    return 0

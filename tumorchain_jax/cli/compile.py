@@ -1,0 +1,44 @@
+"""`tumorchain compile`: ahead-of-time compilation for target hardware."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from tumorchain_jax.cli.options import (
+    Command,
+    check_numbers,
+    takes_overrides,
+)
+
+
+def add_command(command: Command) -> None:
+    """Add the `compile` subcommand."""
+    compile_ = command("compile", _compile, "What a training needs on a machine, without it")
+    add = compile_.add_argument
+    add("--config", type=Path, required=True, help="a configs/*.py file")
+    add("--target", nargs="+", required=True, help="v5e-16, v5p-32, 2xv5e-16, h100-8 and so on")
+    add(
+        "--program",
+        nargs="+",
+        choices=["train", "reason", "segment"],
+        default=["train"],
+        help="an optimizer step; the reasoning loop; the network of a segmenter on tiles",
+    )
+    add("--batch", type=int, default=8, help="questions, or tiles, at once; default: 8")
+    add("--json", action="store_true", help="the rows as JSON")
+    takes_overrides(compile_)
+
+
+def _compile(options: argparse.Namespace) -> int:
+    from tumorchain_jax.ahead_of_time.targets import ENVIRONMENT
+
+    os.environ.update(ENVIRONMENT)
+    from tumorchain_jax.ahead_of_time.compile import compile_ahead, table
+    from tumorchain_jax.core.config import read_config
+
+    check_numbers(options, batch=(1, 4096))
+    config = read_config(options.config, options.overrides)
+    rows = list(compile_ahead(config, options.target, options.program, options.batch))
+    print(json.dumps(rows, indent=1) if options.json else table(rows))
+    return 0

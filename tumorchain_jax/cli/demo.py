@@ -1,0 +1,51 @@
+"""`tumorchain demo`: a real CT with a painted lesion, segmented and asked."""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.options import (
+    SEEDS,
+    Command,
+    check_numbers,
+    use_compilation_cache,
+)
+from tumorchain_jax.cli.printing import print_chain, printer
+
+
+def add_command(command: Command) -> None:
+    """Add the `demo` subcommand."""
+    demo = command("demo", _demo, "A real CT with a painted lesion, segmented and asked")
+    demo.add_argument("-o", "--output", type=Path, default=Path("tumorchain-demo"))
+    demo.add_argument("--seed", type=int, default=0, help="of the painted lesion")
+    demo.add_argument("--json", action="store_true", help="report.json on stdout")
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from tumorchain_jax.inference.analyzer import TASKS, Analyzer
+    from tumorchain_jax.phantoms.demo_case import demo_patient, truth
+    from tumorchain_jax.report.folder import check_folder
+
+    check_numbers(options, seed=SEEDS)
+    use_compilation_cache()
+    check_folder(options.output, overwrite=True)
+    patient, why_not_real = demo_patient(options.seed)
+    say = printer(options.json)
+    if why_not_real:
+        say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
+    say(patient.synthetic)
+    analyzer = Analyzer.load()
+    case = analyzer.prepare(patient.ct)
+    report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
+    folder = report.save(options.output, overwrite=True)
+    for warning in report.warnings:
+        say(f"warning: {warning}")
+    say(f"\nQuestion: {report.question}")
+    print_chain(report, say)
+    say(f"\nModel:  {report.conclusion}\nTruth:  {report.truth}\n")
+    say(f"Open {folder / 'report.html'}\n{NOTICE}")
+    if options.json:
+        print(json.dumps(report.to_dict()))
+    return 0

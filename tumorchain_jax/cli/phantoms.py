@@ -1,0 +1,43 @@
+"""`tumorchain phantoms`: write digital patients as NIfTI files."""
+
+import argparse
+import json
+from pathlib import Path
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.options import (
+    SEEDS,
+    Command,
+    check_numbers,
+)
+
+
+def add_command(command: Command) -> None:
+    """Add the `phantoms` subcommand."""
+    phantoms = command("phantoms", _phantoms, "Digital patients as NIfTI files, with their truth")
+    phantoms.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    phantoms.add_argument("--count", type=int, default=10, help="how many")
+    phantoms.add_argument("--seed", type=int, default=0, help="of the first")
+    phantoms.add_argument("--json", action="store_true", help="what was done as JSON")
+
+
+def _phantoms(options: argparse.Namespace) -> int:
+    from tumorchain_jax.phantoms.folder import write_phantom_folders
+
+    check_numbers(options, count=(1, 10**6), seed=SEEDS)
+    written = write_phantom_folders(options.output, options.seed, options.count)
+    speed = round(written.volumes_per_second_per_core, 2)
+    if options.json:
+        facts = {
+            "folder": str(options.output),
+            "made": written.made,
+            "already_done": written.already_done,
+            "volumes_per_second_per_core": speed,
+        }
+        print(json.dumps(facts))
+        return 0
+    print(f"{options.output}: {written.made} made, {written.already_done} already done")
+    if written.made:
+        print(f"{speed} volumes a second per core")
+    print(NOTICE)
+    return 0

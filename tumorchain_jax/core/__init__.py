@@ -1,0 +1,1 @@
+"""Errors, atomic files, checked JSON, path rules, configuration files, downloads, worker pools."""

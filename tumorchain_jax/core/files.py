@@ -1,0 +1,48 @@
+"""Files and folders that appear whole, or not at all."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tumorchain_jax.core.errors import InputError
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file: whole, or not at all. Makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def part_of(output: Path) -> Path:
+    """The hidden folder in which an output is made.
+
+    Raises:
+        InputError: the output is there already, or the folder it would lie in is not.
+    """
+    if output.exists():
+        raise InputError(output, "output", "there already", "a new folder", "name another")
+    if not output.absolute().parent.is_dir():
+        raise InputError(output, "output", "no folder to put it in", "one", "make it first")
+    return output.with_name(f".{output.name}.part")
+
+
+@contextmanager
+def appearing(output: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `output` at the end, and vanishes if that is not reached.
+
+    Raises:
+        InputError: as `part_of`.
+    """
+    part = part_of(output)
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        yield part
+        part.rename(output)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise

@@ -1,0 +1,87 @@
+"""Who does many equal tasks: processes of this machine, or a Ray cluster's."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context, parent_process
+from typing import Any
+
+from tumorchain_jax.core.errors import InputError
+
+
+def local_workers(count: int | None = None) -> Executor:
+    """Processes of this machine, as many as it has cores by default.
+
+    JAX has threads, so they are spawned; an executor, unlike a pool, reports a dead worker.
+    """
+    count = count or os.cpu_count()
+    return ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class RayWorkers(Executor):
+    """A Ray cluster: each task takes one CPU of it.
+
+    The package must be installed on every node.
+
+    Args:
+        address: HOST:PORT of the cluster; empty: the one that Ray finds, else this machine alone.
+
+    Raises:
+        InputError: there is no Ray here, or no cluster at that address.
+    """
+
+    def __init__(self, address: str = ""):
+        try:
+            import ray
+        except ImportError as error:
+            mend = "install tumorchain-jax[ray], or leave --ray out"
+            raise InputError("command line", "--ray", "no Ray here", "Ray", mend) from error
+        if address:
+            _check_address(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray begun here tells nobody
+        try:
+            ray.init(address or None, log_to_driver=False, logging_level="error")
+        except (ConnectionError, ValueError) as error:
+            raise _no_cluster(f"{address} ({error})") from error
+        self._ray = ray
+        self._run = ray.remote(_run)
+
+    def submit(self, task: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Have the task done."""
+        return self._run.remote(task, args, kwargs).future()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Leave the cluster; tasks that are not done are dropped."""
+        self._ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _no_cluster(f"{address} ({error})") from error
+
+
+def _no_cluster(found: str) -> InputError:
+    mend = "check it, and what Ray on both sides says"
+    return InputError("command line", "--ray", found, "HOST:PORT of a Ray cluster", mend)
+
+
+def _run(task: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return task(*args, **kwargs)

@@ -1,0 +1,64 @@
+"""Records as the rows of tokens that the decoder is trained on (Eq. 3 and 7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tumorchain_jax.data.schema import Record, RoundTarget
+from tumorchain_jax.reasoning.prompt import Chat, History, Interleaved, initial_rois
+
+
+def training_rows(
+    chat: Chat,
+    record: Record,
+    global_tokens: int,
+    roi_rows: Mapping[int, Sequence[int] | np.ndarray],
+    history: History,
+    initial_roi: bool = False,
+) -> list[Interleaved]:
+    """A record as what the decoder sees of it in training.
+
+    With `history: all` (Eq. 3) one row holds every round; with `latest` (Eq. 7) each round is a row
+    of its own: question, last answer, new ROI, answer. The token that ends an answer is a target.
+
+    Args:
+        roi_rows: organ -> bank rows; an organ without rows cannot be looked at and is an error.
+        initial_roi: the question's turn holds the ROI of the organs it names. As the loop does not
+            look at them again, what was to be written before and after that look is one answer.
+    """
+    rois = initial_rois(record.question, roi_rows) if initial_roi else []
+    targets = _as_the_loop_runs(record.rounds, {label for label, _ in rois})
+    row = question = chat.question(record.question, record.choices, global_tokens, rois)
+    rows: list[Interleaved] = []
+    for number, target in enumerate(targets):
+        if number > 0:
+            row = row + chat.look_again((label, roi_rows[label]) for label in target.look_at)
+        row = row + chat.answer(target.text, target=not target.given)
+        if history == "latest":
+            if not target.given:
+                rows.append(row)
+            row = question + chat.answer(target.text, target=False)
+    return rows if history == "latest" else [row]
+
+
+def _as_the_loop_runs(rounds: Sequence[RoundTarget], seen: set[int]) -> list[RoundTarget]:
+    """Rounds in which no organ is looked at twice; where none is left to look at, rounds join.
+
+    A given text that no look would follow is dropped: it was there to be recovered from.
+
+    Args:
+        seen: the organs that the question shows.
+    """
+    kept = [rounds[0]]
+    for target in rounds[1:]:
+        look_at = tuple(label for label in target.look_at if label not in seen)
+        seen = seen | set(look_at)
+        last = kept[-1]
+        if look_at:
+            kept.append(replace(target, look_at=look_at))
+        elif last.given:
+            kept[-1] = replace(target, look_at=last.look_at)
+        else:
+            kept[-1] = replace(last, text=f"{last.text} {target.text}")
+    return kept

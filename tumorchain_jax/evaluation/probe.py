@@ -1,0 +1,220 @@
+"""What could be read from the visual tokens by a classifier that is told where the lesion is.
+
+What it answers and the model does not, the decoder has lost; what neither does, the encoder. There
+is one for each subtask about a tumour, linear, fitted on the tokens of the training patients'
+lesions (by the truth mask) and ill organs. It is not told where nodes and metastases are: that
+would be the answer.
+
+Shape letters: N questions, F features, C answers, K embedding.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from grain.sources import ArrayRecordDataSource
+from jax import lax
+from jaxtyping import Array, Bool, Float
+from tqdm import tqdm
+
+from tumorchain_jax.anatomy.organs import DIGESTIVE
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
+from tumorchain_jax.data.leaks import check_split
+from tumorchain_jax.data.schema import SUBTASKS, Record
+from tumorchain_jax.data.splits import SIDES, read_split
+from tumorchain_jax.evaluation.ask import BATCH_SIZE
+from tumorchain_jax.evaluation.patients import check_preprocessing
+from tumorchain_jax.evaluation.score import Item, make_item, score
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
+from tumorchain_jax.weights.model_folder import Exported
+
+ABOUT_TUMOUR = ("segment_localization", *SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
+PENALTIES = (1.0, 0.1, 0.01, 0.001)
+"""On the sum of squared weights; chosen by held-out patients, the strongest of equals."""
+HELD_OUT_ONE_IN = 5
+STEPS = 100
+
+
+def ceiling(checkpoint: Exported, folder: Path) -> dict[str, dict[str, Any]]:
+    """Fit on a data set's training patients, score on its test patients.
+
+    Returns:
+        by subtask: `accuracy`, `ci95` and `n` as in `score`; `majority`, of always giving the
+        training patients' commonest answer.
+
+    Raises:
+        InputError: the data set is empty, its split leaks, no patient of one side has a tumour, or
+            the scans were not preprocessed as the checkpoint's were.
+    """
+    check_preprocessing(folder, checkpoint)
+    sides = _records_by_side(folder)
+    organs = {record.scan: record.organ for side in sides for record in side}
+    features = _features(checkpoint, folder, organs)
+    items: list[Item] = []
+    commonest: list[Item] = []
+    for subtask in ABOUT_TUMOUR:
+        train, test = ([record for record in side if record.subtask == subtask] for side in sides)
+        if not train or not test:
+            continue
+        seen, asked = (np.stack([features[r.scan] for r in records]) for records in (train, test))
+        answers = [record.answer for record in train]
+        said = learn_to_answer(seen, answers, [record.patient for record in train], asked)
+        items += map(make_item, test, said)
+        ((most, _),) = Counter(answers).most_common(1)
+        commonest += [make_item(record, most) for record in test]
+    majority = score(commonest)["subtasks"]
+    return {
+        subtask: {name: row[name] for name in ("accuracy", "ci95", "n")}
+        | {"majority": majority[subtask]["accuracy"]}
+        for subtask, row in score(items)["subtasks"].items()
+    }
+
+
+def ceiling_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """What `ceiling` returns, to read."""
+    lines = [
+        "A linear classifier on the checkpoint's tokens of the lesions (by the truth mask) and of "
+        "their organ; nodes and metastases are not pointed out. Accuracy in percent",
+        f"\n{'':<22}{'accuracy':>9}{'95 % from':>11}{'to':>7}{'majority':>10}{'n':>7}",
+    ]
+    for subtask, row in rows.items():
+        low, high = row["ci95"]
+        lines.append(
+            f"{subtask:<22}{row['accuracy']:>9}{low:>11}{high:>7}{row['majority']:>10}{row['n']:>7}"
+        )
+    return "\n".join(lines)
+
+
+def _records_by_side(folder: Path) -> list[list[Record]]:
+    """The records about tumours of the training patients, and those of the test patients."""
+    check_split(folder)
+    split = read_split(folder)
+    records = [record for record in read_records(folder) if record.subtask in ABOUT_TUMOUR]
+    sides = [[record for record in records if record.patient in split[side]] for side in SIDES]
+    for side, of_side in zip(SIDES, sides, strict=True):
+        if not of_side:
+            expected, mend = "patients with a tumour", "make a larger data set"
+            raise InputError(folder / "split.json", side, "none", expected, mend)
+    return sides
+
+
+def _features(
+    checkpoint: Exported, folder: Path, organs: Mapping[int, int]
+) -> dict[int, Float[np.ndarray, " F"]]:
+    """The features of each scan; `organs` has the ill organ of each."""
+    config, params = checkpoint.model, jax.device_put(unflatten(checkpoint.params))
+    encode = jax.jit(partial(run, TumorChain(config), method="encode"))
+    source = ArrayRecordDataSource(shard_paths(folder, "scans"))
+    features, order = {}, sorted(organs)
+    for first in tqdm(range(0, len(order), BATCH_SIZE), "scans", unit=" batches", disable=None):
+        numbers = order[first : first + BATCH_SIZE]
+        scans = [ModelScan.from_bytes(source[number]) for number in numbers]
+        images = np.stack([scan.image for scan in scans]).astype(np.float32) / 255
+        # A last batch that is not full is filled up: another size would compile anew.
+        filled = np.resize(images, (BATCH_SIZE, *images.shape[1:]))
+        banks = np.asarray(encode(params, filled), np.float32)
+        for number, scan, bank in zip(numbers, scans, banks, strict=False):
+            features[number] = lesion_features(bank, scan, organs[number], config)
+    return features
+
+
+def lesion_features(
+    bank: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, config: TumorChainConfig
+) -> Float[np.ndarray, " F"]:
+    """Mean and maximum of the tokens of the lesions' cells and of the organ's; which organ it is.
+
+    The lesions' mean is weighted by their voxels. What the model's grid does not show is zero.
+    """
+    cells = bank[config.roi_offset :]
+    lesions = coverage((scan.lesions > 0).astype(np.uint8), config.roi_grid)[1]
+    table = organ_cells(scan.labels, config.roi_grid, config.roi_slots)
+    own = np.bincount(table.cells[organ], table.valid[organ], len(cells))
+    one_hot = np.equal(DIGESTIVE, organ)
+    return np.concatenate([_pooled(cells, lesions), _pooled(cells, own), one_hot])
+
+
+def _pooled(cells: Float[np.ndarray, "N K"], weights: np.ndarray) -> Float[np.ndarray, " 2*K"]:
+    if not weights.any():
+        return np.zeros(2 * cells.shape[1])
+    mean = np.average(cells, axis=0, weights=weights)
+    return np.concatenate([mean, cells[weights > 0].max(axis=0)])
+
+
+def learn_to_answer(
+    seen: Float[np.ndarray, "N F"],
+    answers: Sequence[str],
+    patients: Sequence[str],
+    asked: Float[np.ndarray, "M F"],
+) -> list[str]:
+    """What logistic regression answers when `asked`, after the questions whose scans were `seen`.
+
+    The penalty is chosen by the answers to a fifth of the `patients`, then all are learned from.
+    """
+    middle, scale = seen.mean(axis=0), seen.std(axis=0)
+    scale[scale < 1e-6] = 1  # what never changes tells nothing
+    inputs, new = (
+        jnp.pad((rows - middle) / scale, ((0, 0), (0, 1)), constant_values=1)
+        for rows in (seen, asked)
+    )
+    names, numbers = np.unique(answers, return_inverse=True)
+    targets = jax.nn.one_hot(numbers, len(names))
+    held = jnp.asarray(held_out(patients))
+
+    def held_out_loss(penalty: float) -> float:
+        return float(_loss(_fit(inputs, targets, ~held, penalty), inputs, targets, held))
+
+    weights = _fit(inputs, targets, jnp.ones_like(held), min(PENALTIES, key=held_out_loss))
+    return names[np.argmax(new @ weights, axis=1)].tolist()
+
+
+def held_out(patients: Sequence[str]) -> Bool[np.ndarray, " N"]:
+    """Whose questions are held out to choose the penalty."""
+    return np.isin(patients, np.unique(patients)[::HELD_OUT_ONE_IN])
+
+
+@jax.jit
+def _fit(
+    inputs: Float[Array, "N F"],
+    targets: Float[Array, "N C"],
+    counts: Bool[Array, " N"],
+    penalty: Float[Array, ""],
+) -> Float[Array, "F C"]:
+    """The weights of the least loss; that of the last input, always one, is free of penalty."""
+
+    def penalised(weights: Float[Array, "F C"]) -> Float[Array, ""]:
+        return _loss(weights, inputs, targets, counts) + penalty * jnp.sum(weights[:-1] ** 2)
+
+    solver = optax.lbfgs()
+    value_and_grad = optax.value_and_grad_from_state(penalised)
+
+    def step(_: Array, state: tuple[Array, Any]) -> tuple[Array, Any]:
+        weights, memory = state
+        value, grad = value_and_grad(weights, state=memory)
+        update, memory = solver.update(
+            grad, memory, weights, value=value, grad=grad, value_fn=penalised
+        )
+        return weights + update, memory
+
+    start = jnp.zeros((inputs.shape[1], targets.shape[1]))
+    return lax.fori_loop(0, STEPS, step, (start, solver.init(start)))[0]
+
+
+def _loss(
+    weights: Float[Array, "F C"],
+    inputs: Float[Array, "N F"],
+    targets: Float[Array, "N C"],
+    counts: Bool[Array, " N"],
+) -> Float[Array, ""]:
+    """Mean cross entropy of the questions that count."""
+    losses = optax.softmax_cross_entropy(inputs @ weights, targets)
+    return counts @ losses / jnp.maximum(counts.sum(), 1)

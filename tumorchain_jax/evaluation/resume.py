@@ -1,0 +1,85 @@
+"""Answers kept on the way, so that a stopped evaluation goes on where it was.
+
+.NAME.answers.jsonl    beside the output folder NAME: what is asked of whom, then a line for
+                       each patient, a list of items
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tqdm import tqdm
+
+from tumorchain_jax import __version__
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.ask import ask_each
+from tumorchain_jax.evaluation.patients import Patients
+from tumorchain_jax.evaluation.score import Item, item_of
+from tumorchain_jax.inference.analyzer import Analyzer
+
+
+def answers_path(output: Path) -> Path:
+    """Where the answers of an unfinished evaluation into the folder `output` are."""
+    return output.with_name(f".{output.name}.answers.jsonl")
+
+
+def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[list[Item]]:
+    """The items of each patient; with a `path`, those kept there are not asked again.
+
+    Raises:
+        InputError: what is kept there is of another checkpoint or of other patients.
+    """
+    run = {
+        "version": __version__,
+        "checkpoint": analyzer.checkpoint.sha256,
+        "patients": patients.source,
+    }
+    items = [] if path is None else _begin(path, run)
+    done = len(items)
+    before = patients[done - 1][0] if done else None
+    rest = (patients[number] for number in range(done, len(patients)))
+    new = ask_each(analyzer, rest, before=before)
+    for of_patient in tqdm(new, "patients", len(patients), initial=done, disable=None):
+        items.append(of_patient)
+        if path is not None:
+            _append(path, [asdict(item) for item in of_patient])
+    return items
+
+
+def _begin(path: Path, run: dict[str, str]) -> list[list[Item]]:
+    """What is kept at `path`; if nothing is, the file is begun."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _append(path, run)
+        return []
+    # A stop in the middle of a line leaves it without its end: that patient is asked again.
+    whole = path.read_bytes().rpartition(b"\n")[0] + b"\n"
+    os.truncate(path, len(whole))
+    first, *lines = whole.splitlines()
+    mend = "remove the file, or choose another folder"
+    try:
+        found = dict(json.loads(first))
+    except (ValueError, TypeError) as error:
+        raise InputError(path, "run", repr(str(error)), "a line of JSON", mend) from error
+    for name, value in run.items():
+        if found.get(name) != value:
+            raise InputError(path, name, str(found.get(name)), value, mend)
+    return [_items(line, f"{path}[{number}]") for number, line in enumerate(lines, 2)]
+
+
+def _items(line: bytes, source: str) -> list[Item]:
+    try:
+        values = list(json.loads(line))
+    except (ValueError, TypeError) as error:
+        expected, mend = "a list of items", "remove the file"
+        raise InputError(source, "items", repr(str(error)), expected, mend) from error
+    return [item_of(item, source) for item in values]
+
+
+def _append(path: Path, value: dict[str, str] | Sequence[dict[str, object]]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(value) + "\n")
+        file.flush()
+        os.fsync(file.fileno())

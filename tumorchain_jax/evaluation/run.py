@@ -1,0 +1,88 @@
+"""`tumorchain evaluate`: ask, judge, keep."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.evaluation.ask import BATCH_SIZE
+from tumorchain_jax.evaluation.failures import failures_page
+from tumorchain_jax.evaluation.patients import PaintedScans, Patients, Phantoms, StoredPatients
+from tumorchain_jax.evaluation.plot import bar_chart
+from tumorchain_jax.evaluation.resume import answers_path, ask_all
+from tumorchain_jax.evaluation.score import Item, json_lines, read_items, summary
+from tumorchain_jax.evaluation.tables import summary_text
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.report.folder import check_folder, write_folder
+from tumorchain_jax.segmentation.total import TotalSegmenter
+
+
+def evaluate(
+    checkpoint: Path | None,
+    output: Path | None,
+    *,
+    items: Path | None,
+    data: Path | None,
+    real: Sequence[tuple[Path, Path]],
+    phantoms: int,
+    tumours: int,
+    seed: int,
+    segmenter: TotalSegmenter | None = None,
+) -> tuple[dict[str, Any], str]:
+    """Judge kept answers (`items`), or ask a checkpoint and judge what it says.
+
+    Args:
+        checkpoint: folder; None is the nano model that ships with the package.
+        output: new folder for answers, score, chart and failures.
+        data: a data set, whose test patients are asked about; else
+        real: pairs of a CT and its label map, into each of which `tumours` are painted; else
+        phantoms: this many digital patients.
+        seed: of the first phantom or tumour.
+        segmenter: makes the organ masks of phantoms and real CTs, in place of the true ones.
+
+    Returns:
+        the score as plain values, and for people.
+
+    Raises:
+        InputError: anything of these cannot be used.
+    """
+    if output:
+        check_folder(output, overwrite=False)
+    files: dict[str, str] = {}
+    if items:
+        judged = read_items(items)
+    else:
+        analyzer = Analyzer.load(checkpoint, batch_size=BATCH_SIZE, segmenter=segmenter)
+        predicted = segmenter is not None
+        patients: Patients
+        if data:
+            patients = StoredPatients(analyzer, data)
+        elif real:
+            patients = PaintedScans(analyzer, real, seed, tumours, predicted)
+        else:
+            patients = Phantoms(analyzer, seed, phantoms, predicted)
+        judged, files = _ask(analyzer, patients, output)
+    score = summary(judged)
+    text = f"{summary_text(score)}\n{NOTICE}\n"
+    if output:
+        files |= {
+            "items.jsonl": json_lines(judged),
+            "score.json": json.dumps(score, indent=1) + "\n",
+            "score.txt": text,
+            "score.svg": bar_chart(score, f"{score['patients']} patients with made-up tumours"),
+        }
+        write_folder(output, files, overwrite=False)
+        if not items:
+            answers_path(output).unlink()
+    return score, text
+
+
+def _ask(
+    analyzer: Analyzer, patients: Patients, output: Path | None
+) -> tuple[list[Item], dict[str, str]]:
+    """The judged answers, and the page of those that are wrong if there is a folder for it."""
+    path = answers_path(output) if output else None
+    answers = ask_all(analyzer, patients, path)
+    page = {"failures.html": failures_page(analyzer, patients, answers)} if path else {}
+    return [item for of_patient in answers for item in of_patient], page

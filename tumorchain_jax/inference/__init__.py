@@ -1,0 +1,1 @@
+"""From a scan and a question to a report: prepare, run, record."""

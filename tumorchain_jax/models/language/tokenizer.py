@@ -1,0 +1,131 @@
+"""Text <-> token ids, with Qwen's chat tokens and the bytes behind every id."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as BackendTokenizer
+from transformers import PreTrainedTokenizerFast
+
+from tumorchain_jax.core.errors import InputError
+
+SPECIAL_TOKENS = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+)
+# How Qwen2 cuts a text before byte-pair encoding: contractions, words, single digits, the rest.
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+class Tokenizer:
+    """A byte-level tokenizer with Qwen's special tokens.
+
+    Attributes:
+        pad, im_start, im_end, vision_start, vision_end, image_pad: ids of the special tokens.
+        token_bytes: the bytes that each id stands for; special tokens stand for none.
+    """
+
+    def __init__(self, backend: PreTrainedTokenizerFast):
+        self.backend = backend
+        vocabulary = backend.get_vocab()
+        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        if missing:
+            raise InputError(
+                backend.name_or_path or "tokenizer",
+                "special tokens",
+                f"no {' '.join(missing)}",
+                "Qwen's chat and vision tokens",
+                "use the tokenizer of a Qwen2.5-VL checkpoint",
+            )
+        ids = [vocabulary[token] for token in SPECIAL_TOKENS]
+        self.pad, self.im_start, self.im_end = ids[:3]
+        self.vision_start, self.vision_end, self.image_pad = ids[3:]
+        self.token_bytes = _token_bytes(backend)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """The tokenizer of a checkpoint folder (`tokenizer.json`), without any network.
+
+        Raises:
+            InputError: there is none, it is damaged, or it lacks the special tokens.
+        """
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise InputError(folder, "tokenizer.json", "none", "a tokenizer", "complete the folder")
+        try:
+            backend = PreTrainedTokenizerFast(tokenizer_file=str(path), name_or_path=str(path))
+        except Exception as error:  # the parser's errors have no type of their own
+            raise InputError(
+                path, "tokenizer", repr(str(error)), "a tokenizer", "replace the file"
+            ) from error
+        return cls(backend)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
+        """Learn byte-pair merges from texts, over Qwen2's pre-tokenizer."""
+        tokenizer = BackendTokenizer(models.BPE())
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_WORDS), behavior="isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=list(SPECIAL_TOKENS),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+
+    def save(self, folder: Path) -> None:
+        """Write `tokenizer.json`."""
+        part = folder / f".tokenizer.json.{os.getpid()}"
+        self.backend.backend_tokenizer.save(str(part))
+        part.replace(folder / "tokenizer.json")
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text. The text is data: `<|im_start|>` in it is spelt out, never a control."""
+        return self.backend(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of some ids, which may end within a character. An id of the padded vocabulary,
+        which no token has, stands for none.
+        """
+        return b"".join(self.token_bytes[i] for i in ids if i < len(self.token_bytes))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids; bytes that are no UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids).decode("utf-8", errors="replace")
+
+
+def _token_bytes(backend: PreTrainedTokenizerFast) -> list[bytes]:
+    """Undo byte-level BPE's printable alphabet."""
+    byte_of = {char: byte for byte, char in enumerate(_byte_alphabet())}
+    added = backend.added_tokens_decoder
+    vocabulary = backend.get_vocab()
+    table = [b""] * (max(vocabulary.values()) + 1)
+    for token, index in vocabulary.items():
+        if index not in added:
+            table[index] = bytes(byte_of[char] for char in token)
+        elif not added[index].special:  # Qwen's <tool_call> and the like: ordinary text
+            table[index] = token.encode()
+    return table
+
+
+def _byte_alphabet() -> list[str]:
+    """The character that stands for each byte: itself if printable, else the next after U+00FF."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

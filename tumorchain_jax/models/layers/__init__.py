@@ -1,0 +1,1 @@
+"""Layers that all model families share."""

@@ -1,0 +1,1 @@
+"""The assembled TumorChain model: encoder, projector, organ classifier, decoder."""

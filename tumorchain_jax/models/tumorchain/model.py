@@ -1,0 +1,246 @@
+"""The assembly: encoder, projector, organ classifier and decoder as one module.
+
+All visual tokens of a scan live in one table, the *bank*: first the G global tokens (Eq. 1), then,
+for `roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt
+and a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there
+is to Gamma of Eq. 2.
+
+Shape letters: B scans, T positions of a row, G global tokens, N cells,
+M bank rows, O organs (57, row 0 is the background), L ROI slots, K embedding.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.models.language.qwen2.model import (
+    QWEN2_5_3B,
+    QWEN2_5_7B,
+    Decoder,
+    Qwen2Config,
+)
+from tumorchain_jax.models.layers.attention import Kernel, Packing, one_sequence
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.layers.remat import Remat
+from tumorchain_jax.models.tumorchain.organ_classifier import OrganClassifier
+from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig, pool_cells
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
+
+
+@dataclass(frozen=True)
+class TumorChainConfig:
+    """The whole model.
+
+    Attributes:
+        global_pool: cells are mean-pooled in blocks of this size for the global tokens.
+        roi_source: `encoder` takes an organ's tokens from unpooled cells (finer), `global` from the
+            global tokens (Eq. 2 to the letter).
+        roi_slots: at most this many ROI tokens for an organ.
+        lora: adapters, None to train without.
+        dtype: of the computation; parameters are float32.
+    """
+
+    encoder: ViT3DConfig
+    decoder: Qwen2Config
+    projector: ProjectorConfig = ProjectorConfig()
+    global_pool: int = 2
+    roi_source: Literal["encoder", "global"] = "encoder"
+    roi_slots: int = 64
+    lora: LoRA | None = None
+    dtype: str = "float32"
+
+    @property
+    def global_tokens(self) -> int:
+        """G: rows of the bank that every prompt starts with."""
+        return prod(n // self.global_pool for n in self.encoder.cells)
+
+    @property
+    def roi_grid(self) -> tuple[int, int, int]:
+        """The grid whose cells are an organ's ROI tokens."""
+        pool = 1 if self.roi_source == "encoder" else self.global_pool
+        d, h, w = (n // pool for n in self.encoder.cells)
+        return d, h, w
+
+    @property
+    def roi_offset(self) -> int:
+        """Bank row of the ROI grid's first cell."""
+        return self.global_tokens if self.roi_source == "encoder" else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "TumorChainConfig":
+        """The inverse of `to_dict`; lists from JSON become tuples.
+
+        Raises:
+            TypeError: a field is unknown or missing.
+        """
+        parts = {"encoder": ViT3DConfig, "decoder": Qwen2Config, "projector": ProjectorConfig}
+        fields: dict[str, Any] = dict(values)
+        for name, part in parts.items():
+            if fields.get(name) is not None:
+                plain = {k: tuple(v) if isinstance(v, list) else v for k, v in fields[name].items()}
+                fields[name] = part(**plain)
+        if fields.get("lora") is not None:
+            fields["lora"] = LoRA.from_dict(fields["lora"])
+        return cls(**fields)
+
+
+NANO = TumorChainConfig(
+    encoder=ViT3DConfig((64, 80, 80), (8, 8, 8), 128, 512, 2, 2),
+    decoder=Qwen2Config(
+        vocab_size=1024,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=64,
+        tie_word_embeddings=True,
+        rope_theta=1e4,
+    ),
+    roi_slots=32,
+)
+TUMORCHAIN_3B = TumorChainConfig(ViT3DConfig(), QWEN2_5_3B, dtype="bfloat16")
+TUMORCHAIN_7B = TumorChainConfig(ViT3DConfig(), QWEN2_5_7B, dtype="bfloat16")
+
+
+class TumorChain(nn.Module):
+    """F of Eq. 1 without the segmentation expert, whose label map arrives as ROI rows.
+
+    Attributes:
+        unrolled: the decoder's, for decoding.
+        remat: what training keeps of each layer, see `models/layers/remat.py`.
+        kernel: of the decoder's attention in training, see `models/layers/attention.py`.
+        scan_unroll: layers that one turn of a scan over layers holds.
+    """
+
+    config: TumorChainConfig
+    unrolled: bool = False
+    remat: Remat = "none"
+    kernel: Kernel = "xla"
+    scan_unroll: int = 1
+
+    def setup(self) -> None:
+        """Declare the parts."""
+        config = self.config
+        dtype = jnp.dtype(config.dtype)
+        self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat, self.scan_unroll)
+        self.projector = Projector(config.projector, config.decoder.hidden_size, config.lora, dtype)
+        self.organ_classifier = OrganClassifier(dtype)
+        self.decoder = Decoder(
+            config.decoder,
+            config.lora,
+            dtype,
+            self.unrolled,
+            self.remat,
+            self.kernel,
+            self.scan_unroll,
+        )
+
+    def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:
+        """A scan -> its bank of visual tokens."""
+        config = self.config
+        cells = self.encoder(volume)
+        pooled = pool_cells(cells, config.encoder.cells, config.global_pool)
+        if config.roi_source == "global":
+            return self.projector(pooled)
+        return self.projector(jnp.concatenate([pooled, cells], axis=1))
+
+    def classify(
+        self,
+        bank: Float[Array, "B M K"],
+        roi_rows: Int[Array, "B O L"],
+        roi_valid: Bool[Array, "B O L"],
+    ) -> Float[Array, "B O 2"]:
+        """(normal, abnormal) logits of every organ from its ROI tokens."""
+        return self.organ_classifier(gather_rows(bank, roi_rows), roi_valid)
+
+    def embed(
+        self,
+        bank: Float[Array, "B M K"],
+        tokens: Int[Array, "B T"],
+        bank_rows: Int[Array, "B T"],
+    ) -> Float[Array, "B T K"]:
+        """Prompt embeddings: the bank's row where `bank_rows` is not negative, else the token's."""
+        visual = gather_rows(bank, jnp.maximum(bank_rows, 0))
+        return jnp.where(bank_rows[:, :, None] >= 0, visual, self.decoder.embed(tokens))
+
+    def hidden(
+        self,
+        volume: Float[Array, "B D H W"],
+        tokens: Int[Array, "B T"],
+        bank_rows: Int[Array, "B T"],
+        packing: Packing,
+        roi_rows: Int[Array, "B O L"],
+        roi_valid: Bool[Array, "B O L"],
+    ) -> tuple[Float[Array, "B T K"], Float[Array, "B O 2"]]:
+        """Training: what `logits` reads, for a scan's questions in one row, and organ logits."""
+        bank = self.encode(volume)
+        hidden, _ = self.decoder(self.embed(bank, tokens, bank_rows), packing)
+        return hidden, self.classify(bank, roi_rows, roi_valid)
+
+    def __call__(self, *args: Any) -> tuple[Float[Array, "B T V"], Float[Array, "B O 2"]]:
+        """Next-token logits and organ logits; what `hidden` takes."""
+        hidden, organs = self.hidden(*args)
+        return self.decoder.logits(hidden), organs
+
+    def extend(self, *args: Any) -> Any:
+        """`Decoder.extend`."""
+        return self.decoder.extend(*args)
+
+    def logits(self, hidden: Float[Array, "B T K"]) -> Float[Array, "B T V"]:
+        """`Decoder.logits`."""
+        return self.decoder.logits(hidden)
+
+
+def gather_rows(bank: Float[Array, "B M K"], rows: Int[Array, "B ..."]) -> Float[Array, "B ... K"]:
+    """Gamma of Eq. 2: rows of each scan's bank."""
+    return jax.vmap(lambda table, index: table[index])(bank, rows)
+
+
+def init_params(config: TumorChainConfig, key: Array) -> dict[str, Any]:
+    """Random parameters by path."""
+    return flatten(nn.meta.unbox(_variables(config, False, key))["params"])
+
+
+def abstract_params(config: TumorChainConfig) -> dict[str, jax.ShapeDtypeStruct]:
+    """Shapes of the parameters by path, without making any."""
+    return jax.eval_shape(partial(init_params, config), jax.random.key(0))
+
+
+def logical_axes(
+    config: TumorChainConfig, unrolled: bool = False
+) -> dict[str, tuple[tuple[str | None, ...], tuple[int, ...]]]:
+    """The logical names of each parameter's axes, and its shape, by path."""
+    variables = jax.eval_shape(partial(_variables, config, unrolled), jax.random.key(0))
+    return {
+        path: (box.names, box.value.shape) for path, box in flatten(variables["params"]).items()
+    }
+
+
+def attention_heads(config: TumorChainConfig) -> dict[str, tuple[str, int]]:
+    """Numbers of heads by part, each with the logical axis of activations that it is cut along."""
+    encoder, decoder = config.encoder, config.decoder
+    return {
+        "encoder heads": ("attention_heads", encoder.num_heads),
+        "decoder num_attention_heads": ("attention_heads", decoder.num_attention_heads),
+        "decoder num_key_value_heads": ("projected_heads", decoder.num_key_value_heads),
+    }
+
+
+def _variables(config: TumorChainConfig, unrolled: bool, key: Array) -> Any:
+    tokens, rows = jnp.zeros((1, 2), jnp.int32), jnp.zeros((1, 1, 1), jnp.int32)
+    volume, packing = jnp.zeros((1, *config.encoder.image)), one_sequence(1, 2)
+    model = TumorChain(config, unrolled)
+    return model.init(key, volume, tokens, tokens, packing, rows, rows > 0)

@@ -1,0 +1,69 @@
+"""M3D-CLIP's image encoder, as MONAI's blocks name it, and M3D's projector. See `weight_map`.
+
+The keys are those of the bare encoder, `pretrained_ViT.bin` of BAAI-DCAI/M3D: 138 tensors. In the
+whole CLIP and in M3D-LaMed they have a prefix.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Renames, Table
+
+TABLE: Table = (
+    (r"cls_token", r"cls_token", KEEP),
+    (r"position_embed", r"patch_embedding.position_embeddings", KEEP),
+    (r"patch_embed/kernel", r"patch_embedding.patch_embeddings.1.weight", TRANSPOSE),
+    (r"patch_embed/bias", r"patch_embedding.patch_embeddings.1.bias", KEEP),
+    (r"blocks/(norm\d)/scale", r"blocks.{layer}.\1.weight", KEEP),
+    (r"blocks/(norm\d)/bias", r"blocks.{layer}.\1.bias", KEEP),
+    (r"blocks/(qkv|out_proj)/kernel", r"blocks.{layer}.attn.\1.weight", TRANSPOSE),
+    (r"blocks/(out_proj)/bias", r"blocks.{layer}.attn.\1.bias", KEEP),
+    (r"blocks/(linear\d)/kernel", r"blocks.{layer}.mlp.\1.weight", TRANSPOSE),
+    (r"blocks/(linear\d)/bias", r"blocks.{layer}.mlp.\1.bias", KEEP),
+    (r"norm/scale", r"norm.weight", KEEP),
+    (r"norm/bias", r"norm.bias", KEEP),
+)
+# MONAI from 1.4 on gives every block a cross-attention, used or not.
+IGNORE = (r"blocks\.\d+\.(norm_cross_attn|cross_attn)\..*",)
+
+PROJECTOR_TABLE: Table = (
+    (r"linear1/kernel", r"projector.0.weight", TRANSPOSE),
+    (r"linear1/bias", r"projector.0.bias", KEEP),
+    (r"linear2/kernel", r"projector.2.weight", TRANSPOSE),
+    (r"linear2/bias", r"projector.2.bias", KEEP),
+)
+RENAMES: Renames = (
+    (r"vision_encoder\.(.*)", r"\1"),  # the whole CLIP
+    (r"model\.vision_tower\.vision_tower\.(.*)", r"\1"),  # M3D-LaMed
+    (r"model\.mm_projector\.(projector\..*)", r"\1"),
+)
+CLIP_FIELDS = {
+    "img_size": "image",
+    "patch_size": "patch",
+    "hidden_size": "hidden_size",
+    "mlp_dim": "mlp_size",
+    "num_layers": "num_layers",
+    "num_heads": "num_heads",
+}
+"""Fields of M3D-CLIP's `config.json`, and what they are called here."""
+
+
+def read_config(path: Path, fields: Mapping[str, Any]) -> ViT3DConfig:
+    """Our configuration from the `config.json` of M3D-CLIP.
+
+    Raises:
+        InputError: a field is missing, or no number (three of them for a size in voxels).
+    """
+    values: dict[str, Any] = {}
+    for theirs, ours in CLIP_FIELDS.items():
+        value, sizes = fields.get(theirs), ours in ("image", "patch")
+        numbers = value if sizes and isinstance(value, list) else [value]
+        if len(numbers) != (3 if sizes else 1) or not all(type(n) is int for n in numbers):
+            found = repr(value) if theirs in fields else "no such field"
+            expected = "three numbers" if sizes else "a number"
+            raise InputError(path, theirs, found, expected, "complete it from the model's own page")
+        values[ours] = tuple(numbers) if sizes else value
+    return ViT3DConfig(**values)

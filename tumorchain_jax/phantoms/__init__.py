@@ -1,0 +1,1 @@
+"""Digital patients: bodies, lesions, records, reports and data sets whose truth is known."""

@@ -1,0 +1,81 @@
+"""The main job with nothing but this package: a real CT with a painted lesion, asked and answered.
+
+The CT is TotalSegmentator's example (Apache-2.0), taken from its source archive on the package
+index through pip, kept for the user, and verified. Where it cannot be had, a phantom takes its
+place. The label map beside it only tells where a lesion can be painted: the organs that the chain
+looks at are segmented.
+"""
+
+import hashlib
+import subprocess
+import tarfile
+import tempfile
+from itertools import count
+from pathlib import Path
+
+from tumorchain_jax.anatomy.organs import display_name
+from tumorchain_jax.core.downloads import NotAvailable, cache_folder, download, is_right
+from tumorchain_jax.core.files import write_file
+from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
+from tumorchain_jax.phantoms.records import describe, largest
+from tumorchain_jax.scan.read import read_ct, read_labels
+
+ARCHIVE = "totalsegmentator==2.18.0"
+CT, LABELS = "example_ct.nii.gz", "example_seg_fast_force_split.nii.gz"
+SHA256 = {
+    CT: "dbd3ae6d614d1d7ef3a46925c30c70038ed52da6b37fdd6afdc7b9b71387e3e1",
+    LABELS: "e8097758e56e73099075b6caaebce23ef11bc6fad66a4ec3753b9406846558c7",
+}
+
+
+def example_files() -> tuple[Path, Path]:
+    """The example CT and its label map, downloaded once.
+
+    Raises:
+        NotAvailable: no network, no such archive, or not the files that it should hold.
+    """
+    folder = cache_folder() / "example"
+    if not all(is_right(folder / name, sha256) for name, sha256 in SHA256.items()):
+        try:
+            with tempfile.TemporaryDirectory() as scratch:
+                archive = download(ARCHIVE, Path(scratch), ("--no-binary", ":all:"))
+                _extract(archive, folder)
+        except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+            raise NotAvailable(str(error).splitlines()[0]) from error
+    return folder / CT, folder / LABELS
+
+
+def demo_patient(seed: int) -> tuple[Patient, str | None]:
+    """A CT with lesions of known truth; the second value says why it is not the real one."""
+    try:
+        ct_path, labels_path = example_files()
+    except NotAvailable as error:
+        patients = (make_patient(number) for number in count(seed))
+        return next(patient for patient in patients if patient.lesions), str(error)
+    ct = read_ct(ct_path)
+    return paint_lesion(ct, read_labels(labels_path, ct), seed), None
+
+
+def truth(patient: Patient) -> str:
+    """What was painted, in words."""
+    if not patient.lesions:
+        return "no lesion"
+    lesion = largest(patient.lesions)
+    return f"{display_name(lesion.organ)} ({lesion.segment}): {describe(patient.lesions)}"
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    """Take the two files out, by name and verified; nothing else of the archive is touched."""
+    found = set()
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            name = Path(member.name).name
+            if name not in SHA256 or not member.isfile():
+                continue
+            stream = tar.extractfile(member)
+            content = stream.read() if stream else b""
+            if hashlib.sha256(content).hexdigest() == SHA256[name]:
+                write_file(folder / name, content)
+                found.add(name)
+    if found != SHA256.keys():
+        raise OSError(f"{archive.name} does not hold the expected {' and '.join(SHA256)}")

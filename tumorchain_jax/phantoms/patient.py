@@ -1,0 +1,254 @@
+"""Digital patients: CT scans from a seed, with disease whose truth is known exactly.
+
+Anatomy is a sketch of a trunk (`phantoms/body.py`). A patient may have a tumour in one digestive
+organ (`phantoms/lesions.py`), enlarged nodes, metastases, and findings that only look like a
+tumour (`phantoms/incidental.py`). What is recorded is measured on the voxels painted, after
+clipping: never the intention.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from scipy import ndimage
+
+from tumorchain_jax.anatomy.staging import Extent, stage
+from tumorchain_jax.anatomy.substructures import segment_map
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.phantoms.body import FAT_HU, PHASES, Body, draw_space, draw_trunk
+from tumorchain_jax.phantoms.incidental import (
+    LUNGS,
+    METASTASIS,
+    NODE,
+    Finding,
+    IncidentalPainter,
+    box_around,
+)
+from tumorchain_jax.phantoms.lesions import (
+    DEPTHS,
+    DIGESTIVE,
+    FEWEST_VOXELS,
+    Lesion,
+    LesionPainter,
+    Plan,
+    draw_plan,
+    noise,
+)
+from tumorchain_jax.scan.volume import Volume
+
+ILL_SHARE = 0.8
+# An organ that the scan cuts off is not made ill.
+SHOWN_ML = {5: 300.0, 7: 25.0, 6: 60.0, 20: 100.0, 15: 8.0}
+SURROUNDINGS_MM = 30.0
+
+
+@dataclass(frozen=True)
+class Patient:
+    """A CT, its organs, and the truth about its findings.
+
+    Attributes:
+        ct: HU, float32 whole numbers.
+        labels: uint8 TotalSegmentator v2 ids; a lesion's voxels keep their organ's id.
+        lesions: the tumour, all in one organ; empty where there is none.
+        seed: what everything was drawn from.
+        synthetic: one sentence, what is made up.
+        lesion_map: uint8; 0 outside, n in the n-th of `lesions`.
+        other_map: uint8; METASTASIS, NODE or LOOK_ALIKE, else 0.
+        findings: what `other_map` shows, one by one.
+        body: of a digital patient; None for a real CT.
+    """
+
+    ct: Volume
+    labels: Volume
+    lesions: tuple[Lesion, ...]
+    seed: int
+    synthetic: str
+    lesion_map: Volume
+    other_map: Volume
+    findings: tuple[Finding, ...] = ()
+    body: Body | None = None
+
+    @property
+    def extent(self) -> Extent | None:
+        """What staging needs to know; None without a tumour, or where the rest of a CT is real."""
+        if not self.lesions or self.body is None:
+            return None
+        depths = [lesion.depth for lesion in self.lesions if lesion.depth is not None]
+        return Extent(
+            self.lesions[0].organ,
+            tuple(lesion.diameter_mm for lesion in self.lesions),
+            max(depths, key=DEPTHS.index) if depths else "wall",
+            nodes=sum(finding.kind == NODE for finding in self.findings),
+            metastases=frozenset(
+                LUNGS[0] if finding.organ in LUNGS else finding.organ  # one site
+                for finding in self.findings
+                if finding.kind == METASTASIS
+            ),
+        )
+
+
+def make_patient(seed: int) -> Patient:
+    """A digital patient; the same seed gives the same bytes."""
+    rng = np.random.default_rng(seed)
+    ill = rng.random() < ILL_SHARE
+    body = Body(
+        str(rng.choice(PHASES)), cirrhosis=rng.random() < 0.15, swelling=rng.random() < 0.12
+    )
+    space, affine = draw_space(rng)
+    spacing = affine.diagonal()[:3]
+    sharp, labels, hu = draw_trunk(rng, space, spacing, body)
+    fat = (labels == 0) & (sharp == FAT_HU)
+    # The scanner's in-plane blur; through-plane the voxels are thick already.
+    image = ndimage.gaussian_filter(sharp, (0.5, 0.5, 0), truncate=3)
+    source = f"digital patient {seed}"
+    lesion_map = np.zeros_like(labels)
+    lesions: tuple[Lesion, ...] = ()
+    ml = np.bincount(labels.ravel(), minlength=118) * spacing.prod() / 1000
+    shown = tuple(organ for organ, least in SHOWN_ML.items() if ml[organ] >= least)
+    if ill and shown:
+        plan = draw_plan(rng, shown)
+        args = image, labels, fat, affine, lesion_map
+        lesions = _paint(rng, plan, *args, hu[plan.organ], 0.0)
+    others = IncidentalPainter(rng, image, labels, fat & (lesion_map == 0), lesion_map, affine)
+    if lesions:
+        others.nodes(lesions[0].organ)
+        others.metastases(lesions[0].organ, hu[5])
+    others.look_alikes()
+    image += rng.uniform(8, 20) * noise(rng, image.shape)
+    return Patient(
+        Volume(np.rint(image).clip(-1024, 3071), affine, source),
+        Volume(labels, affine, source),
+        lesions,
+        seed,
+        "Everything is made up: anatomy, densities, noise and findings are drawn from the seed.",
+        Volume(lesion_map, affine, source),
+        Volume(others.other_map, affine, source),
+        tuple(others.findings),
+        body,
+    )
+
+
+def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None) -> Patient:
+    """A real CT with made-up lesions in one of its digestive organs.
+
+    Voxels outside the organ's own mask stay as they are.
+
+    Args:
+        ct: HU.
+        labels: TotalSegmentator v2 `total` ids on the same grid.
+        seed: what the lesions are drawn from.
+        organ: one of the digestive organs' ids; drawn from those present when None.
+
+    Raises:
+        InputError: the grids differ, or there is no digestive organ with room for a lesion.
+    """
+    if ct.shape != labels.shape or not np.allclose(ct.affine, labels.affine, atol=1e-3):
+        raise InputError(
+            labels.source, "grid", f"{labels.shape}", f"the CT's {ct.shape} and its affine",
+            "give the mask of this very CT",
+        )  # fmt: skip
+    sizes = {name: np.count_nonzero(labels.voxels == o) for o, name in DIGESTIVE.items()}
+    present = tuple(
+        o for o, name in DIGESTIVE.items()
+        if sizes[name] >= 10 * FEWEST_VOXELS and organ in (None, o)
+    )  # fmt: skip
+    if not present:
+        wanted = (
+            "one of them" if organ is None else DIGESTIVE.get(organ, f"one of them, not {organ}")
+        )
+        raise InputError(
+            labels.source, "organ", ", ".join(f"{n} voxels of {o}" for o, n in sizes.items()),
+            f"{10 * FEWEST_VOXELS} or more of {wanted}",
+            "choose another organ, or a mask with TotalSegmentator v2 ids",
+        )  # fmt: skip
+    rng = np.random.default_rng([seed, 2])
+    plan = draw_plan(rng, present)
+    own = labels.voxels == plan.organ
+    image = ct.voxels.astype(np.float32)
+    # Soft tissue alone: a mask of a hollow organ holds gas, and a coarse mask holds fat.
+    soft = image[own & (image > 0) & (image < 250)]
+    organ_hu = float(np.median(soft)) if soft.size else 40.0
+    noise_hu = float(1.48 * np.median(np.abs(soft - organ_hu))) if soft.size else 15.0
+    lesion_map = np.zeros(ct.shape, np.uint8)
+    ids = labels.voxels.astype(np.uint8)
+    lesions = _paint(
+        rng, plan, image, ids, np.zeros_like(own), ct.affine, lesion_map, organ_hu, noise_hu
+    )
+    if not lesions:
+        raise InputError(
+            labels.source, "organ", f"{DIGESTIVE[plan.organ]} too thin for a lesion",
+            f"room for {FEWEST_VOXELS} voxels", "choose another organ",
+        )  # fmt: skip
+    return Patient(
+        Volume(image, ct.affine, ct.source),
+        Volume(ids, labels.affine, labels.source),
+        lesions,
+        seed,
+        f"The CT and its organs are real ({Path(ct.source).name}); the lesions are made up.",
+        Volume(lesion_map, ct.affine, labels.source),
+        Volume(np.zeros_like(ids), ct.affine, labels.source),
+    )
+
+
+def _paint(
+    rng: np.random.Generator,
+    plan: Plan,
+    image: np.ndarray,
+    labels: np.ndarray,
+    fat: np.ndarray,
+    affine: np.ndarray,
+    lesion_map: np.ndarray,
+    organ_hu: float,
+    noise_hu: float,
+) -> tuple[Lesion, ...]:
+    """Paint a plan's lesions into `image`, `labels` and `lesion_map`, in place."""
+    own = labels == plan.organ
+    segments = segment_map(Volume(labels, affine, "labels"), plan.organ)
+    spacing = np.linalg.norm(affine[:3, :3], axis=0)
+    box = box_around(own, SURROUNDINGS_MM, spacing)  # distances of the whole trunk take long
+    here = affine.copy()
+    here[:3, 3] += affine[:3, :3] @ [s.start for s in box]
+    painter = LesionPainter(
+        rng, image[box], own[box], fat[box], here, lesion_map[box], segments[box]
+    )
+    lesions = painter.paint(plan, organ_hu, noise_hu)
+    labels[lesion_map > 0] = plan.organ
+    return lesions
+
+
+def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:
+    """Write ct.nii.gz (int16), labels, lesions and others (uint8) and, last of all, truth.json.
+
+    Each file appears whole or not at all. Returns the paths of the CT and of the labels.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = (
+        ("ct.nii.gz", patient.ct, np.int16),
+        ("labels.nii.gz", patient.labels, np.uint8),
+        ("lesions.nii.gz", patient.lesion_map, np.uint8),
+        ("others.nii.gz", patient.other_map, np.uint8),
+    )
+    for name, volume, dtype in files:
+        image = nib.Nifti1Image(np.rint(volume.voxels).astype(dtype), volume.affine)
+        image.header.set_xyzt_units("mm")
+        nib.save(image, folder / f".part-{name}")
+        os.replace(folder / f".part-{name}", folder / name)
+    (folder / ".part-truth.json").write_text(json.dumps(truth(patient), indent=2) + "\n")
+    os.replace(folder / ".part-truth.json", folder / "truth.json")
+    return folder / "ct.nii.gz", folder / "labels.nii.gz"
+
+
+def truth(patient: Patient) -> dict[str, object]:
+    """All that is known of a patient: the structured report."""
+    extent = patient.extent
+    return {
+        "synthetic": patient.synthetic,
+        "seed": patient.seed,
+        "body": asdict(patient.body) if patient.body else None,
+        "lesions": [asdict(lesion) | {"size": lesion.size} for lesion in patient.lesions],
+        "findings": [asdict(finding) for finding in patient.findings],
+        "stage": stage(extent) if extent else None,
+    }

@@ -1,0 +1,211 @@
+"""The truth about a digital patient as free text, in one of many wordings.
+
+Findings (organ by organ), impression and pathology. The text says what the truth says and no more:
+the phase, the state of each organ in view, every lesion with part, size, density, shape, border and
+depth, nodes, metastases, look-alikes, and the stage. The wording is ours.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tumorchain_jax.anatomy.organs import MERGE, display_name
+from tumorchain_jax.anatomy.staging import stage
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.phantoms.body import Body
+from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
+from tumorchain_jax.phantoms.lesions import NONE, Lesion
+from tumorchain_jax.phantoms.patient import Patient
+
+LIVER, SPLEEN, PANCREAS = 5, 1, 7
+# TotalSegmentator ids in the order of reading; the lungs are called by their side.
+_ORGANS = {
+    **{label: display_name(int(MERGE[label])) for label in (5, 1, 7, 3, 2, 6, 20, 15, 52)},
+    11: "left lung",
+    14: "right lung",
+}
+_SECTION = "Findings: {findings}\nImpression: {impression}\nPathology: {pathology}\n"
+# What is said -> the ways to say it.
+_PHRASES = {
+    "phase": (
+        "CT of the abdomen in the {phase} phase.",
+        "The scan was taken in the {phase} phase.",
+        "{Phase} phase CT.",
+    ),
+    "normal": (
+        "The {organ} looks normal.",
+        "The {organ} is unremarkable.",
+        "Nothing abnormal in the {organ}.",
+    ),
+    "cirrhosis": (
+        "The liver is small and nodular, as in cirrhosis.",
+        "Nodular liver of reduced size: cirrhosis.",
+    ),
+    "spleen": ("The spleen is enlarged.", "There is an enlarged spleen.", "Splenomegaly."),
+    "swelling": (
+        "The pancreas is swollen, with streaks in the fat around it.",
+        "Swelling of the pancreas; the fat around it is streaky.",
+    ),
+    "lesion": (
+        "In {segment} there is a {density}, {shape}, {border} lesion of {mm} mm.",
+        "A {density} lesion of {mm} mm lies in {segment}; it is {shape} and {border}.",
+        "A {mm} mm mass in {segment} is {density}, {shape} and {border}.",
+    ),
+    "wall": ("It keeps to the wall.", "It does not pass the wall."),
+    "fat": ("It reaches into the fat.", "It grows into the fat around."),
+    "surface": ("It reaches the outer surface.", "It extends to the outer surface."),
+    "other": ("There is {other} as well.", "It goes with {other}.", "In addition: {other}."),
+    "nodes": (
+        "Near the {organ}: {count} enlarged {things}, of {sizes} mm.",
+        "There {are} {count} enlarged {things} ({sizes} mm) around the {organ}.",
+    ),
+    "no nodes": ("No enlarged lymph node.", "Lymph nodes are of normal size."),
+    "several": (
+        "{count} {things} of {sizes} mm in the {organ}.",
+        "In the {organ} there {are} {count} {things} ({sizes} mm).",
+        "The {organ} holds {count} {things} ({sizes} mm).",
+    ),
+    "tumour": (
+        "Findings suggest a tumour of the {organ}.",
+        "Tumour of the {organ}.",
+        "This is most likely a tumour of the {organ}.",
+    ),
+    "no tumour": ("No tumour.", "No sign of a tumour.", "Nothing suggests a tumour."),
+    "spread": (
+        "It has spread to the {sites}.",
+        "Metastases in the {sites}.",
+    ),
+    "no spread": ("No metastasis is seen.", "There is no sign of metastases."),
+    "harmless": (
+        "The {names} are taken to be harmless.",
+        "The {names} need no follow-up.",
+    ),
+    "stage": ("{t} {n} {m}.", "Stage by imaging: {t} {n} {m}.", "The stage is {t}, {n}, {m}."),
+    "no stage": ("There is no tumour to stage.", "No stage."),
+}
+
+
+def free_text(patient: Patient, seed: int) -> str:
+    """A report in three sections.
+
+    Args:
+        patient: of `make_patient`; of a real CT not all is known.
+        seed: of the wording.
+
+    Raises:
+        InputError: the CT is real.
+    """
+    if patient.body is None:
+        raise InputError(
+            patient.ct.source,
+            "patient",
+            "a real CT",
+            "a digital patient",
+            "all is known of those alone",
+        )
+    return _Writer(patient, patient.body, np.random.default_rng((patient.seed, seed))).report()
+
+
+class _Writer:
+    def __init__(self, patient: Patient, body: Body, rng: np.random.Generator):
+        self.patient, self.body, self.rng = patient, body, rng
+        self.organ = patient.lesions[0].organ if patient.lesions else 0
+
+    def report(self) -> str:
+        """The whole text."""
+        sections = _SECTION.format(
+            findings=" ".join(self.findings()),
+            impression=" ".join(self.impression()),
+            pathology=self.pathology(),
+        )
+        return f"{self.patient.synthetic}\n{sections}"
+
+    def findings(self) -> list[str]:
+        """Organ by organ, then the nodes."""
+        phase = self.body.phase
+        said = [self._say("phase", phase=phase, Phase=phase.capitalize())]
+        in_view = np.unique(self.patient.labels.voxels)
+        for label, organ in _ORGANS.items():
+            if label in in_view:
+                said += self._of_organ(label) or [self._say("normal", organ=organ)]
+        return said + (self._several("nodes", NODE, self.organ) or [self._say("no nodes")])
+
+    def _of_organ(self, label: int) -> list[str]:
+        said = [self._say("cirrhosis")] if self.body.cirrhosis and label == LIVER else []
+        said += [self._say("spleen")] if self.body.cirrhosis and label == SPLEEN else []
+        said += [self._say("swelling")] if self.body.swelling and label == PANCREAS else []
+        if label == self.organ:
+            said += self._tumour()
+        said += self._several("several", METASTASIS, label)
+        return said + self._several("several", LOOK_ALIKE, label)
+
+    def _tumour(self) -> list[str]:
+        said = [sentence for each in self.patient.lesions for sentence in self._lesion(each)]
+        other = self.patient.lesions[0].other
+        return said + ([] if other == NONE else [self._say("other", other=other)])
+
+    def _lesion(self, lesion: Lesion) -> list[str]:
+        # A segment of the liver bears a number, like a name; the other parts take an article.
+        article = "" if lesion.segment.startswith("liver segment") else "the "
+        sentence = self._say(
+            "lesion",
+            segment=article + lesion.segment,
+            mm=round(lesion.diameter_mm),
+            density=lesion.density,
+            shape=lesion.shape,
+            border=lesion.border,
+        )
+        return [sentence] + ([self._say(lesion.depth)] if lesion.depth else [])
+
+    def _several(self, what: str, kind: int, label: int) -> list[str]:
+        """All findings of a kind in an organ, in one sentence."""
+        found = [f for f in self.patient.findings if (f.kind, f.organ) == (kind, label)]
+        if not found:
+            return []
+        return [
+            self._say(
+                what,
+                organ=_ORGANS[label],
+                count=len(found),
+                things=found[0].name if len(found) == 1 else _plural(found[0].name),
+                are="is" if len(found) == 1 else "are",
+                sizes=_and([str(round(f.diameter_mm)) for f in found]),
+            )
+        ]
+
+    def impression(self) -> list[str]:
+        """What the findings mean."""
+        said = [self._say("tumour", organ=_ORGANS[self.organ])] if self.organ else []
+        said += self._spread() if self.organ else [self._say("no tumour")]
+        said += ["Cirrhosis of the liver."] if self.body.cirrhosis else []
+        said += ["Inflammation of the pancreas."] if self.body.swelling else []
+        names = sorted({_plural(f.name) for f in self.patient.findings if f.kind == LOOK_ALIKE})
+        return said + ([self._say("harmless", names=_and(names))] if names else [])
+
+    def _spread(self) -> list[str]:
+        metastatic = {f.organ for f in self.patient.findings if f.kind == METASTASIS}
+        sites = [organ for label, organ in _ORGANS.items() if label in metastatic]
+        if sites:
+            return [self._say("spread", sites=_and(sites))]
+        return [self._say("no spread")]
+
+    def pathology(self) -> str:
+        """T, N and M."""
+        extent = self.patient.extent
+        if extent is None:
+            return self._say("no stage")
+        t, n, m = stage(extent)
+        return self._say("stage", t=t, n=n, m=m)
+
+    def _say(self, what: str, **facts: object) -> str:
+        phrases = _PHRASES[what]
+        return phrases[int(self.rng.integers(len(phrases)))].format(**facts)
+
+
+def _plural(name: str) -> str:
+    return "metastases" if name == "metastasis" else f"{name}s"
+
+
+def _and(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

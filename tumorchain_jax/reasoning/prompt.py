@@ -1,0 +1,146 @@
+"""The interleaved prompt: Qwen's chat template with visual tokens between the words.
+
+A prompt is a row of positions; each holds a token id and, where it is visual, a row of the scan's
+bank of visual tokens (see `models/tumorchain/model.py`). The pieces are tokenized one by one, so
+that a turn built here and one built on the device inside the reasoning loop are the same ids.
+
+    system, user: [vision: global tokens] question                                    -> round 1
+    user: The question requires greater attention to the liver. [vision: ROI tokens]  -> round 2
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tumorchain_jax.anatomy.organs import display_name, labels_named
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+
+LETTERS = "ABCDEFGHIJ"
+"""Of a question's options."""
+QUESTION_TOKENS = 192
+"""The most that a question takes with its template, without visual tokens."""
+SYSTEM = "You are a helpful assistant."
+TEXT = -1
+INITIAL_ORGANS = 2
+History = Literal["all", "latest"]
+Roi = tuple[int, Sequence[int] | np.ndarray]
+"""An organ and the bank rows of its ROI tokens."""
+
+
+@dataclass
+class Interleaved:
+    """A prompt in the making.
+
+    Attributes:
+        tokens: id at each position; `image_pad` where it is visual.
+        bank_rows: row of the bank at each position, `TEXT` where it is a word.
+        is_target: whether training should predict this position.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    bank_rows: list[int] = field(default_factory=list)
+    is_target: list[bool] = field(default_factory=list)
+
+    def add(self, tokens: Sequence[int], target: bool = False) -> None:
+        """Append words."""
+        self.tokens += tokens
+        self.bank_rows += [TEXT] * len(tokens)
+        self.is_target += [target] * len(tokens)
+
+    def __add__(self, other: "Interleaved") -> "Interleaved":
+        return Interleaved(
+            self.tokens + other.tokens,
+            self.bank_rows + other.bank_rows,
+            self.is_target + other.is_target,
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class Chat:
+    """The template's pieces, tokenized once.
+
+    Attributes:
+        open_user: what follows the end of the assistant's turn and opens the user's.
+        open_assistant: what ends the user's turn and opens the assistant's.
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self.tokenizer = tokenizer
+        encode, start, end = tokenizer.encode, tokenizer.im_start, tokenizer.im_end
+        newline = encode("\n")
+        self._system = [start, *encode(f"system\n{SYSTEM}"), end, *newline]
+        self._user = [start, *encode("user\n")]
+        self.open_user = [*newline, *self._user]
+        self.open_assistant = [end, *newline, start, *encode("assistant\n")]
+
+    def attention_sentence(self, label: int) -> list[int]:
+        """The ROI prompt of Eq. 5."""
+        sentence = f"The question requires greater attention to the {display_name(label)}."
+        return self.tokenizer.encode(sentence)
+
+    def prefix(self, global_tokens: int) -> Interleaved:
+        """What every prompt of a scan begins with: all up to the end of the global tokens."""
+        prompt = Interleaved()
+        prompt.add([*self._system, *self._user])
+        return prompt + self._visual(range(global_tokens))
+
+    def question(
+        self,
+        question: str,
+        choices: Sequence[str],
+        global_tokens: int,
+        rois: Iterable[Roi] = (),
+    ) -> Interleaved:
+        """Everything before round 1 (Eq. 4). `rois` come before the question (`initial_roi`)."""
+        prompt = self.prefix(global_tokens)
+        for label, rows in rois:
+            prompt = prompt + self._attend(label, rows)
+        prompt.add(self.tokenizer.encode(with_choices(question, choices)))
+        prompt.add(self.open_assistant)
+        return prompt
+
+    def look_again(self, rois: Iterable[Roi]) -> Interleaved:
+        """The user's turn between two rounds: each organ's sentence and ROI tokens (Eq. 6)."""
+        turn = Interleaved()
+        turn.add(self.open_user)
+        for label, rows in rois:
+            turn = turn + self._attend(label, rows)
+        turn.add(self.open_assistant)
+        return turn
+
+    def answer(self, text: str, target: bool) -> Interleaved:
+        """A round's text and the token that ends it."""
+        answer = Interleaved()
+        answer.add([*self.tokenizer.encode(text), self.tokenizer.im_end], target)
+        return answer
+
+    def _attend(self, label: int, rows: Sequence[int] | np.ndarray) -> Interleaved:
+        prompt = Interleaved()
+        prompt.add(self.attention_sentence(label))
+        return prompt + self._visual(rows)
+
+    def _visual(self, rows: Sequence[int] | np.ndarray) -> Interleaved:
+        n, tokenizer = len(rows), self.tokenizer
+        tokens = [tokenizer.vision_start, *[tokenizer.image_pad] * n, tokenizer.vision_end]
+        return Interleaved(tokens, [TEXT, *map(int, rows), TEXT], [False] * (n + 2))
+
+
+def with_choices(question: str, choices: Sequence[str]) -> str:
+    """The question, its options lettered below it."""
+    lines = [f"{letter}. {choice}" for letter, choice in zip(LETTERS, choices, strict=False)]
+    return "\n".join([question, *lines])
+
+
+def initial_rois(
+    question: str, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
+) -> list[tuple[int, Sequence[int] | np.ndarray]]:
+    """The ROI of the organs that a question names, for `initial_roi` (Eq. 2): at most
+    `INITIAL_ORGANS`, first mention first, of those that have ROI tokens.
+    """
+    named = [label for mention in labels_named(question) for label in mention.labels]
+    present = [label for label in dict.fromkeys(named) if label in roi_rows]
+    return [(label, roi_rows[label]) for label in present[:INITIAL_ORGANS]]

@@ -1,0 +1,134 @@
+"""The record of one question to one scan: what `report.json` holds."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tumorchain_jax import NOTICE
+from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
+from tumorchain_jax.report.cells import cell_box
+from tumorchain_jax.scan.preprocess import Box, GridTransform
+from tumorchain_jax.segmentation.masks import MaskOrigin
+from tumorchain_jax.segmentation.statistics import OrganStatistics
+
+SCHEMA_VERSION = "1.2"
+
+
+@dataclass(frozen=True)
+class ReportRecord:
+    """An answer, the chain that led to it, and all that is needed to retrace it.
+
+    Attributes:
+        question: as it was asked.
+        answer: the last round's full text.
+        conclusion: the short answer in it.
+        trace: the rounds.
+        image: float32 `[D, H, W]` in [0, 1], the model grid: what the model saw.
+        transform: where that grid lies in the patient.
+        cells: the token grid; a ROI cell is a raster index in it and covers grid / cells voxels.
+        preprocessing: what was done to the scan, fit for JSON.
+        versions: of the packages that ran.
+        model: its name for people.
+        weights_sha256: hash of the weights.
+        seed: of the sampling.
+        device: that it ran on.
+        seconds: per stage.
+        warnings: one line each.
+        source: the scan's path as it was given, or what else it came from.
+        masks: where the organ masks came from, None where that is not known.
+        organs: what each organ measures in its mask, by its name in Table 10.
+        truth: what is known to be true of a synthetic lesion, None for a scan from life.
+    """
+
+    question: str
+    answer: str
+    conclusion: str
+    trace: Trace
+    image: np.ndarray
+    transform: GridTransform
+    cells: tuple[int, int, int]
+    preprocessing: dict[str, Any]
+    versions: dict[str, str]
+    model: str
+    weights_sha256: str
+    seed: int
+    device: str
+    seconds: dict[str, float]
+    warnings: tuple[str, ...]
+    source: str
+    masks: MaskOrigin | None = None
+    organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
+    truth: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The scan's file name."""
+        return Path(self.source).name
+
+    def box(self, mention: OrganMention) -> Box | None:
+        """(min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1], None without cells."""
+        return cell_box(mention.cells, self.cells)
+
+    def box_mm(self, mention: OrganMention) -> Box | None:
+        """(min x, y, z, max x, y, z) of the organ's ROI cells in mm RAS+, None without cells."""
+        box = self.box(mention)
+        return None if box is None else self.transform.box_to_mm(box)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of `report.json`; numbers that JSON cannot hold (NaN, infinity) are None."""
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "scan": self.source,
+            "question": self.question,
+            "answer": self.answer,
+            "conclusion": self.conclusion,
+            "rounds": [self._round(each) for each in self.trace.rounds],
+            "stop_reason": self.trace.stop_reason,
+            "masks": asdict(self.masks) if self.masks else None,
+            "organs": {name: asdict(organ) for name, organ in self.organs.items()},
+            "preprocessing": self.preprocessing,
+            "versions": self.versions,
+            "model": self.model,
+            "weights_sha256": self.weights_sha256,
+            "seed": self.seed,
+            "device": self.device,
+            "seconds": self.seconds,
+            "warnings": self.warnings,
+            "notice": NOTICE,
+        }
+        if self.truth is not None:
+            record["truth"] = self.truth
+        return _plain(record)
+
+    def _round(self, each: Round) -> dict[str, Any]:
+        return {**asdict(each), "organs": [self._organ(mention) for mention in each.organs]}
+
+    def _organ(self, mention: OrganMention) -> dict[str, Any]:
+        return {
+            "organ": mention.organ,
+            "label": mention.label,
+            "matched": mention.matched,
+            "span": mention.span,
+            "outcome": mention.outcome,
+            "cells": mention.cells,
+            "box": self.box(mention),
+            "box_mm": self.box_mm(mention),
+            "abnormal_probability": mention.abnormal_probability,
+        }
+
+
+def _plain(value: Any) -> Any:
+    """The same value in JSON's own types."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,172 @@
+"""Which segmenter a user means: our networks with some folder's weights, another program, none."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.pretrained import NANO_SEGMENTER
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.cache import SegmentationCache
+from tumorchain_jax.segmentation.installed import installed_totalsegmentator
+from tumorchain_jax.segmentation.model_folder import SegmentationModel, load_segmentation_model
+from tumorchain_jax.segmentation.plans import DATASET, PLANS, read_plan
+from tumorchain_jax.segmentation.predict import Dtype, Predictor
+from tumorchain_jax.segmentation.total import (
+    FAST,
+    FAST_SPACING_MM,
+    ORDER,
+    PARTS,
+    SPACING_MM,
+    STEP,
+    Part,
+    TotalSegmenter,
+)
+
+NANO_NAME = "the nano segmenter, which has seen digital patients alone"
+NO_SEGMENTER = TotalSegmenter("none", ())
+Kind = Literal["jax", "totalsegmentator", "none"]
+
+
+def choose_segmenter(
+    kind: Kind = "jax",
+    weights: str | Path | None = None,
+    *,
+    fast: bool = False,
+    order: int = ORDER,
+    dtype: Dtype = "float32",
+    organs: Collection[str] | None = None,
+    cache: SegmentationCache | None = None,
+    quiet: bool = False,
+) -> TotalSegmenter:
+    """The segmenter of a command line.
+
+    Args:
+        kind: our networks, an installed TotalSegmentator, or none.
+        weights: folder of those of our networks; empty: where TotalSegmentator keeps its own;
+            None: the nano segmenter that ships with the package.
+        fast: the 3 mm model of TotalSegmentator.
+        order: of the spline that resamples a scan for TotalSegmentator's models.
+        dtype: in which our networks compute.
+        organs: that an installed TotalSegmentator is asked for; None: all.
+        cache: keeps what is found.
+        quiet: shows no progress.
+
+    Raises:
+        InputError: there are no such weights or no such program, or this cannot be asked of it.
+    """
+    ours = {"--weights": weights is not None, "--segmenter-dtype": dtype != "float32"}
+    for flag, given in {**ours, "--fast": fast and kind == "none"}.items():
+        if given and kind != "jax":
+            mend = "leave out one of the two"
+            raise InputError("command line", flag, f"--segmenter {kind}", "--segmenter jax", mend)
+    if fast and kind == "jax" and weights is None:
+        expected = "TotalSegmentator's weights, of which it takes the 3 mm model"
+        raise InputError("command line", "--fast", "no --weights", expected, "add --weights")
+    if kind == "none":
+        return NO_SEGMENTER
+    if kind == "totalsegmentator":
+        part = installed_totalsegmentator(fast, order, organs)
+        found = TotalSegmenter(part.name, (part,))
+    elif weights is None:
+        found = replace(read_segmenter(NANO_SEGMENTER, dtype=dtype), name=NANO_NAME)
+    else:
+        folder = Path(weights) if str(weights) else totalsegmentator_weights()
+        found = read_segmenter(folder, fast, order, dtype)
+    return replace(found, cache=cache, quiet=quiet)
+
+
+def totalsegmentator_weights() -> Path:
+    """Where TotalSegmentator keeps its weights (its config.py)."""
+    if path := os.environ.get("TOTALSEG_WEIGHTS_PATH"):
+        return Path(path)
+    home = os.environ.get("TOTALSEG_HOME_DIR") or Path.home() / ".totalsegmentator"
+    return Path(home) / "nnunet" / "results"
+
+
+def read_segmenter(
+    folder: Path, fast: bool = False, order: int = ORDER, dtype: Dtype = "float32"
+) -> TotalSegmenter:
+    """The segmenter of a folder of weights; these are read when they are first needed.
+
+    Args:
+        folder: of one nnU-Net model (it holds `plans.json`) whose labels have TotalSegmentator's
+            names, which is run as nnU-Net runs it; or the one in which TotalSegmentator keeps its
+            weights, of which `total` is run as it does.
+        fast: of TotalSegmentator's, the 3 mm model.
+        order: of the spline that resamples for TotalSegmentator's models.
+        dtype: in which the networks compute.
+
+    Raises:
+        InputError: there are no such weights, or their labels are not those of `total`.
+    """
+    if not folder.is_dir():
+        mend = "check the path (totalseg_download_weights fetches TotalSegmentator's)"
+        raise InputError(folder, "--weights", "no such folder", "a folder of weights", mend)
+    if (folder / PLANS).is_file():
+        if fast:
+            expected = "TotalSegmentator's folder of weights"
+            raise InputError(folder, "--fast", "one model", expected, "leave out --fast")
+        part = _part(folder, dtype)
+        return TotalSegmenter(part.name, (part,))
+    numbers, spacing = ([FAST], FAST_SPACING_MM) if fast else ([*PARTS], SPACING_MM)
+    parts = tuple(_total_part(folder, number, dtype) for number in numbers)
+    name = f"TotalSegmentator's weights of `total`, {spacing:g} mm"
+    return TotalSegmenter(name, parts, spacing, order)
+
+
+def _total_part(home: Path, number: int, dtype: Dtype) -> Part:
+    pattern = f"Dataset{number}_*/*__nnUNetPlans__3d_fullres/{PLANS}"
+    found = sorted(path.parent for path in home.glob(pattern))
+    if len(found) != 1:
+        task = "total_fast" if number == FAST else "total"
+        mend = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
+        one = f"one (or {PLANS}, of one model of nnU-Net)"
+        raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, mend)
+    part = _part(found[0], dtype, folds=(0,), step=STEP, mirror=False)
+    expected = PARTS.get(number, range(1, len(TOTALSEGMENTATOR)))
+    if part.ids != (0, *expected):
+        names = f"{TOTALSEGMENTATOR[expected[0]]} to {TOTALSEGMENTATOR[expected[-1]]}"
+        mend = "take the weights of TotalSegmentator v2"
+        raise InputError(found[0] / DATASET, "labels", "others", names, mend)
+    return part
+
+
+def _part(folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **how: Any) -> Part:
+    plan = read_plan(folder)
+    names = sorted(plan.labels, key=lambda name: plan.labels[name])
+    for name in names:
+        if name not in TOTALSEGMENTATOR:
+            mend = "take a model of that (not of v1, v3 or another task)"
+            expected = "names of TotalSegmentator v2 `total`"
+            raise InputError(folder / DATASET, "labels", repr(name), expected, mend)
+    model = _Model(folder, folds, dtype=dtype, **how)
+    ids = tuple(TOTALSEGMENTATOR.index(name) for name in names)
+    # Masks are kept under the name: those of another precision are others.
+    name = plan.name if dtype == "float32" else f"{plan.name} in {dtype}"
+    return Part(name, ids, model.predict, model.identity)
+
+
+class _Model:
+    """A model folder, read when it is first needed; `how` it predicts is of `Predictor`."""
+
+    def __init__(self, folder: Path, folds: tuple[int, ...] | None, **how: Any):
+        self._folder, self._folds, self._how = folder, folds, how
+
+    @cached_property
+    def _model(self) -> SegmentationModel:
+        return load_segmentation_model(self._folder, self._folds)
+
+    @cached_property
+    def _predictor(self) -> Callable[[Volume], Volume]:
+        return Predictor(self._model, **self._how)
+
+    def predict(self, scan: Volume) -> Volume:
+        return self._predictor(scan)
+
+    def identity(self) -> str:
+        return self._model.sha256

@@ -1,0 +1,313 @@
+"""Is every host ready? Asked before anything starts, answered for all of them at once.
+
+Each process looks at its own host; then all tell each other what they found. That goes by plain
+connections (see `rendezvous.py`) and not through the devices, which may be what is wrong.
+"""
+
+import hashlib
+import json
+import platform
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import distributions, version
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import read_manifest, shard_paths
+from tumorchain_jax.data.splits import read_split
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.processes import TIMEOUT, join
+from tumorchain_jax.parallel.rendezvous import Place, TellAll, meet
+from tumorchain_jax.training.tumorchain.program import accumulation_on, training_program
+from tumorchain_jax.weights.model_folder import check_vocabulary
+
+Facts = dict[str, Any]
+"""What a process found on its host; under most names `_seen`'s value and problem."""
+PLUGINS = ("libtpu", "jax-cuda", "jax-rocm")
+SHARED_WITHIN = 20
+"""Seconds until a file of another host must be seen: some shared folders are looked at rarely."""
+GIB = 2**30
+MENDS = {
+    "versions": "install the same on every host (launch/constraints.txt)",
+    "configuration": "start every process with the same file and overrides",
+    "workdir": "name a folder that all hosts share and may write to",
+    "dataset": "name a folder that all hosts share",
+    "init": "name folders that all hosts share",
+    "devices": "use hosts of one kind",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; `told` is what was found, or what is wrong."""
+
+    name: str
+    ok: bool
+    told: str
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All checks, and the hosts' facts by process."""
+
+    checks: list[Check]
+    hosts: list[Facts]
+
+    @property
+    def ok(self) -> bool:
+        """Whether training may start."""
+        return all(check.ok for check in self.checks)
+
+
+def preflight(config: ConfigDict, workdir: Path, place: Place) -> Preflight:
+    """Look at every host; to be called in every process. Makes it one of several in JAX too.
+
+    Raises:
+        InputError: a process did not come, or told nothing.
+    """
+    with meet(place, TIMEOUT) as tell_all:
+        found = f"{place.count} processes" + f" by {place.address}" * (place.count > 1)
+        checks = [Check("processes", True, found)]
+        with _shared(workdir, place, tell_all) as seen_workdir:
+            own = _look_at_host(config, workdir) | {"process": place.index, "workdir": seen_workdir}
+            hosts = tell_all("its host", own)
+        of_hosts = ("versions", "configuration", "workdir", "dataset", "init")
+        checks += [_agree(name, hosts) for name in of_hosts]
+        # Devices under unlike versions may crash or hang.
+        if _agree("versions", hosts).ok:
+            if place.count > 1:
+                join(place.address, place.count, place.index)
+            for facts, devices in zip(hosts, tell_all("devices", _seen(_devices)), strict=True):
+                facts["devices"] = devices
+            checks.append(_agree("devices", hosts))
+            # Of unlike configurations some would go on to what all must do together.
+            if checks[-1].ok and _agree("configuration", hosts).ok:
+                checks += _fit(config, workdir, min(facts["free_gib"] for facts in hosts))
+    return Preflight(checks, hosts)
+
+
+def text(found: Preflight) -> str:
+    """A line for each check, then the hosts in a table."""
+    lines = [f"{'ok' if c.ok else 'not ok':<8}{c.name:<15}{c.told}" for c in found.checks]
+    columns = ("process", "host", "devices", "free_gib")
+    rows = [columns] + [tuple(_cell(facts.get(name)) for name in columns) for facts in found.hosts]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines += ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cell(value: Any) -> str:
+    seen = (value["found"] or "unknown") if isinstance(value, dict) else value
+    return "not asked" if seen is None else str(seen)
+
+
+# --------------------------------------------------------------- of one host
+
+
+def _look_at_host(config: ConfigDict, workdir: Path) -> Facts:
+    return {
+        "host": socket.gethostname(),
+        "free_gib": _free_gib(workdir),
+        "versions": _seen(_versions),
+        "configuration": _seen(partial(_configuration, config)),
+        "dataset": _seen(partial(_dataset, config, workdir)),
+        "init": _seen(partial(_init, config)),
+    }
+
+
+def _seen(look: Callable[[], str]) -> dict[str, str]:
+    try:
+        return {"found": look(), "problem": ""}
+    except InputError as error:
+        return {"found": "", "problem": str(error)}
+    except (OSError, RuntimeError) as error:
+        return {"found": "", "problem": " ".join(str(error).split())[:300]}
+
+
+def _versions() -> str:
+    packages = {name: version(name) for name in ("tumorchain-jax", "jax", "jaxlib")}
+    found = {"python": platform.python_version(), **packages, **_plugins()}
+    return ", ".join(f"{name} {number}" for name, number in found.items())
+
+
+def _plugins() -> dict[str, str]:
+    # An installation that was cut short has no name.
+    found = {item.metadata["Name"] or "": item.version for item in distributions()}
+    return {name: found[name] for name in sorted(found) if name.startswith(PLUGINS)}
+
+
+def _configuration(config: ConfigDict) -> str:
+    return f"sha256 {hashlib.sha256(config.to_json_best_effort().encode()).hexdigest()[:16]}"
+
+
+def _dataset(config: ConfigDict, workdir: Path) -> str:
+    folder = Path(config.data.folder or workdir / "data")
+    if config.data.phantoms and not (folder / "tokenizer.json").is_file():
+        return f"{config.data.phantoms} phantoms, to be made in {folder}"
+    manifest = read_manifest(folder)
+    check_vocabulary(folder, Tokenizer.load(folder), config.model)
+    read_split(folder)
+    shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
+    if not shards:
+        raise InputError(folder, "scans", "none", "a data set's shards", "complete the folder")
+    sizes = {path.name: path.stat().st_size for path in shards}
+    digest = hashlib.sha256(json.dumps([manifest, sizes], sort_keys=True).encode())
+    for name in ("tokenizer.json", "split.json"):
+        digest.update((folder / name).read_bytes())
+    gib = sum(sizes.values()) / GIB
+    return f"{folder}: {len(shards)} files, {gib:.2f} GiB, sha256 {digest.hexdigest()[:16]}"
+
+
+def _init(config: ConfigDict) -> str:
+    if not config.init:
+        return "none asked for"
+    for folder in config.init.split(","):
+        if not Path(folder).is_dir():
+            raise InputError(folder, "config.init", "no such folder", "weights", "check the path")
+    return config.init
+
+
+def _free_gib(workdir: Path) -> float:
+    there = next(folder for folder in (workdir, *workdir.absolute().parents) if folder.exists())
+    return round(shutil.disk_usage(there).free / GIB, 1)
+
+
+def _devices() -> str:
+    devices, backend = jax.local_devices(), jax.default_backend()
+    if backend == "cpu" and _plugins() and not jax.config.values["jax_platforms"]:
+        # JAX does with the CPU where a driver or a device is missing.
+        expected = f"those of {', '.join(_plugins())}"
+        mend = "look after the driver, or set JAX_PLATFORMS=cpu"
+        raise InputError("jax", "devices", f"{len(devices)} x cpu", expected, mend)
+    kinds = sorted({device.device_kind for device in devices})
+    return f"{len(devices)} x {', '.join(kinds)} ({backend})"
+
+
+@contextmanager
+def _shared(workdir: Path, place: Place, tell_all: TellAll) -> Iterator[dict[str, str]]:
+    """Whether this host may write to `workdir`, and sees there what the first process wrote."""
+    name = tell_all("a file's name", f".preflight-{uuid.uuid4()}")[0]
+    own = workdir / f"{name}-{place.index}"
+    first = workdir / f"{name}-0"
+
+    def write() -> str:
+        workdir.mkdir(parents=True, exist_ok=True)
+        own.write_text(name)
+        return str(workdir)
+
+    def look() -> str:
+        deadline = time.monotonic() + SHARED_WITHIN
+        while not first.is_file():
+            if time.monotonic() > deadline:
+                found, expected = "no file of the first process", "one folder on all hosts"
+                raise InputError(workdir, "--workdir", found, expected, MENDS["workdir"])
+            time.sleep(0.2)
+        return str(workdir)
+
+    written = _seen(write)
+    try:
+        # Where the first could not write there is nothing to be seen.
+        all_could = not tell_all("its file", written)[0]["problem"]
+        yield _seen(look) if all_could and not written["problem"] else written
+    finally:
+        with suppress(OSError):
+            own.unlink()
+
+
+# -------------------------------------------------------------- of all hosts
+
+
+def _agree(name: str, hosts: Sequence[Facts]) -> Check:
+    """No host has a problem, and all found the same."""
+    problems: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
+    for facts in hosts:
+        seen, where = facts[name], f"process {facts['process']} on {facts['host']}"
+        (problems if seen["problem"] else values).setdefault(
+            seen["problem"] or seen["found"], []
+        ).append(where)
+    if problems:
+        told = [f"{problem} ({_several(where)})" for problem, where in problems.items()]
+        return Check(name, False, "; ".join(told))
+    if len(values) > 1:
+        told = [f"{value} ({_several(where)})" for value, where in values.items()]
+        found = "; ".join(told)
+        return Check(name, False, f"found {found}, expected the same on all; {MENDS[name]}")
+    return Check(name, True, *values)
+
+
+def _several(where: Sequence[str]) -> str:
+    return where[0] if len(where) == 1 else f"{where[0]} and {len(where) - 1} more"
+
+
+# ------------------------------------------------------- of the configuration
+
+
+def _fit(config: ConfigDict, workdir: Path, free_gib: float) -> list[Check]:
+    """Does the configuration fit the devices and the disk? Up to the first that says no."""
+    looks: dict[str, Callable[[], str]] = {
+        "mesh": partial(_mesh, config),
+        "batch": partial(_batch, config),
+        "weights": partial(_weights, config),
+        "disk": partial(_disk, config, workdir, free_gib),
+        "collective": _collective,
+    }
+    checks: list[Check] = []
+    for name, look in looks.items():
+        seen = _seen(look)
+        checks.append(Check(name, not seen["problem"], seen["problem"] or seen["found"]))
+        if seen["problem"]:
+            break
+    return checks
+
+
+def _mesh(config: ConfigDict) -> str:
+    shape = make_mesh(dict(config.mesh)).shape
+    return ", ".join(f"{axis} {size}" for axis, size in shape.items())
+
+
+def _batch(config: ConfigDict) -> str:
+    parts = accumulation_on(config, make_mesh(dict(config.mesh)))
+    return f"{config.batch_size} rows in {parts} part{'s' * (parts > 1)}"
+
+
+def _weights(config: ConfigDict) -> str:
+    return f"{_state_gib(config):.2f} GiB with what the optimizer keeps, over all devices"
+
+
+def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:
+    # Also the best, and the one that is being written; less those that are there.
+    there = sum(path.name.isdecimal() for path in (workdir / "checkpoints").glob("*"))
+    copies = max(1, config.checkpoint.keep + 2 - there)
+    needed = f"{copies} checkpoints of at most {_state_gib(config):.2f} GiB"
+    if free_gib < copies * _state_gib(config):
+        mend = "make room, or keep fewer (config.checkpoint.keep)"
+        raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, mend)
+    return f"{free_gib:.1f} GiB free for {needed}"
+
+
+def _state_gib(config: ConfigDict) -> float:
+    state = training_program(config, make_mesh(dict(config.mesh))).state
+    return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) / GIB
+
+
+def _collective() -> str:
+    found: Any = multihost_utils.process_allgather(np.int32(jax.process_index()))
+    if sorted(np.ravel(found).tolist()) != list(range(jax.process_count())):
+        expected = "every process's number"
+        raise InputError("devices", "all-gather", str(found), expected, "check the network")
+    return f"{jax.device_count()} devices reach each other"

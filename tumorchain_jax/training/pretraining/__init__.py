@@ -1,0 +1,1 @@
+"""Vision-encoder pretraining with auxiliary patch labels."""

@@ -1,0 +1,207 @@
+"""Digital patients on a segmentation plan's grid, and patches of them.
+
+    DIR/phantoms.json                       what it is
+    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: see `LabelledScan`
+
+Shards are written under a temporary name and renamed, so a stopped run goes on where it was.
+
+Shape letters: D H W voxels along the network's own axes, p q r of a patch, B patches.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader
+from safetensors.numpy import load, save
+from tqdm import tqdm
+
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.workers import local_workers
+from tumorchain_jax.data.dataset import shard_paths, write_array_record
+from tumorchain_jax.models.unet3d.model import Size
+from tumorchain_jax.phantoms.patient import Patient, make_patient
+from tumorchain_jax.segmentation.plans import Intensity, Plan, Spline
+from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
+from tumorchain_jax.segmentation.resample import Resize, plan_resize
+from tumorchain_jax.segmentation.resample import resample_labels as likeliest
+
+SCANS_PER_SHARD = 50
+LINEAR = Spline(order=1, order_z=0, separate_z=None, threshold=3.0)
+"""How nnU-Net resamples labels."""
+SLAB = 16
+"""Planes of a label map whose masks are made at once."""
+PLACED = 1 / 3
+"""Of the patches, those put around a voxel of a label drawn among the scan's: nnU-Net's share."""
+INTENSITY_SCANS, INTENSITY_VOXELS = 40, 10_000
+"""What intensities are measured on: so many scans, and of each so many voxels ..."""
+SOFT_TISSUE = -200.0, 300.0
+"""... between these HU."""
+
+Patches = dict[str, np.ndarray]
+"""`image` float32 `[B, p, q, r, 1]`, 0 where a patch reaches beyond its scan, and `labels` uint8
+`[B, p, q, r]`."""
+
+
+@dataclass(frozen=True)
+class LabelledScan:
+    """A scan as the network reads it, and its organs.
+
+    Attributes:
+        image: normalised; float16 `[D, H, W]`.
+        labels: the plan's numbers; uint8 `[D, H, W]`.
+    """
+
+    image: np.ndarray
+    labels: np.ndarray
+
+    def to_bytes(self) -> bytes:
+        """As a safetensors blob."""
+        return save(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> "LabelledScan":
+        """The inverse of `to_bytes`."""
+        return cls(**load(blob))
+
+
+def measure_intensity(first_seed: int) -> Intensity:
+    """HU of the soft tissue of digital patients.
+
+    nnU-Net measures all organs; lungs and gas among them would leave little of the contrast
+    between the others.
+    """
+    low, high = SOFT_TISSUE
+    drawn = []
+    for seed in tqdm(range(first_seed, first_seed + INTENSITY_SCANS), "intensity", disable=None):
+        hu = make_patient(seed).ct.voxels
+        soft = hu[(hu > low) & (hu < high)]
+        drawn.append(np.random.default_rng(seed).choice(soft, INTENSITY_VOXELS))
+    values = np.concatenate(drawn).astype(np.float64)
+    low, high = np.percentile(values, [0.5, 99.5])
+    return Intensity(float(values.mean()), float(values.std()), float(low), float(high))
+
+
+def labelled_scan(patient: Patient, plan: Plan) -> LabelledScan:
+    """A digital patient on the plan's grid."""
+    table = np.zeros(len(TOTALSEGMENTATOR), np.uint8)
+    for name, value in plan.labels.items():
+        table[TOTALSEGMENTATOR.index(name)] = value
+    grids = find_grids(patient.ct, plan)
+    labels = patient.labels.voxels.T.transpose(plan.transpose_forward)[grids.box]
+    here, there = (grids.shape, grids.network_shape), (grids.spacing, plan.spacing)
+    resize = plan_resize(LINEAR, *here, *there)
+    image = preprocess(patient.ct, plan, grids).astype(np.float16)
+    return LabelledScan(image, resample_labels(table[labels], resize))
+
+
+def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
+    """The label that is most at each new voxel, by linear interpolation of each label's mask."""
+    values = np.arange(labels.max() + 1, dtype=labels.dtype)[:, None, None, None]
+    slabs = (labels[start : start + SLAB] for start in range(0, len(labels), SLAB))
+    return likeliest(((slab == values).astype(np.float32) for slab in slabs), resize)
+
+
+def write_labelled_phantoms(
+    folder: Path, plan: Plan, first_seed: int, count: int, processes: int | None = None
+) -> None:
+    """Make `count` digital patients from consecutive seeds on a plan's grid, resumably.
+
+    Raises:
+        InputError: the folder holds some that were made otherwise.
+    """
+    manifest = {
+        "synthetic": "every scan is made up",
+        "first_seed": first_seed,
+        "count": count,
+        "spacing": list(plan.spacing),
+        "intensity": asdict(plan.intensities[0]),
+        "labels": dict(plan.labels),
+    }
+    _claim(folder, manifest)
+    shards = -(-count // SCANS_PER_SHARD)
+    names = [f"scans-{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
+    todo = [shard for shard, name in enumerate(names) if not (folder / name).is_file()]
+    make = partial(_write_shard, folder, names, plan, first_seed, count)
+    with local_workers(processes) as workers:
+        list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
+
+
+def _claim(folder: Path, manifest: Mapping[str, Any]) -> None:
+    path = folder / "phantoms.json"
+    if not path.is_file():  # before any shard, so that no other run adds its own to them
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps(manifest, indent=1).encode())
+    elif (found := json.loads(path.read_bytes())) != manifest:
+        raise InputError(path, "phantoms", str(found), str(manifest), "name another folder")
+
+
+def _write_shard(
+    folder: Path, names: list[str], plan: Plan, first_seed: int, count: int, shard: int
+) -> None:
+    numbers = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
+    patients = (make_patient(first_seed + number) for number in numbers)
+    blobs = (labelled_scan(patient, plan).to_bytes() for patient in patients)
+    write_array_record(folder / names[shard], blobs)
+
+
+class PatchSource:
+    """The labelled scans of a folder; batches of patches of them by step."""
+
+    def __init__(self, folder: Path, patch_size: Size):
+        self._blobs: list[bytes] = []
+        for path in shard_paths(folder, "scans"):
+            reader = ArrayRecordReader(path)
+            self._blobs += reader.read_all()
+            reader.close()
+        self._patch_size = patch_size
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+    def batches(
+        self, size: int, rows: Sequence[int], seed: int, first_step: int
+    ) -> Iterator[Patches]:
+        """Endless batches from step `first_step` on; a step's depends on the seed and it alone.
+
+        All scans are gone through, in an order of its own each time.
+
+        Args:
+            size: of a whole batch.
+            rows: of it, that are wanted here.
+        """
+        count, step = len(self), first_step
+        while True:
+            chosen = [self._draw(step * size + row, seed, count) for row in rows]
+            yield {name: np.stack([patch[name] for patch in chosen]) for name in chosen[0]}
+            step += 1
+
+    def _draw(self, turn: int, seed: int, count: int) -> Patches:
+        order = np.random.default_rng([seed, 0, turn // count]).permutation(count)
+        scan = LabelledScan.from_bytes(self._blobs[order[turn % count]])
+        return draw_patch(scan, self._patch_size, np.random.default_rng([seed, 1, turn]))
+
+
+def draw_patch(scan: LabelledScan, size: Size, rng: np.random.Generator) -> Patches:
+    """A patch at random, without a batch's axis: see `PLACED`; along an axis where the scan is
+    smaller than the patch it is put somewhere in it.
+    """
+    shape = np.array(scan.labels.shape)
+    low, high = np.minimum(shape - size, 0), np.maximum(shape - size, 0)
+    start = rng.integers(low, high, endpoint=True)
+    present = np.unique(scan.labels)[1:]
+    if rng.random() < PLACED and len(present):
+        voxels = np.argwhere(scan.labels == rng.choice(present))
+        start = (rng.choice(voxels) - np.array(size) // 2).clip(low, high)
+    inside = tuple(slice(max(0, a), a + n) for a, n in zip(start, size, strict=True))
+    before = np.maximum(-start, 0)
+    missing = size - before - [len(range(n)[part]) for part, n in zip(inside, shape, strict=True)]
+    margin = list(zip(before, missing, strict=True))
+    image = np.pad(scan.image[inside].astype(np.float32), margin)
+    return {"image": image[..., None], "labels": np.pad(scan.labels[inside], margin)}

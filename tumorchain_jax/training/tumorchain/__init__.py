@@ -1,0 +1,1 @@
+"""Training of the whole TumorChain model (Eq. 8)."""

@@ -1,0 +1,105 @@
+"""Where training starts: a checkpoint, imported parts, lessons of the encoder, random weights.
+
+Every array is made or read where it will lie; nothing is made that is read after all.
+"""
+
+import re
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from tumorchain_jax.convert.imported import MANIFEST, SOURCE, Imported
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
+from tumorchain_jax.weights.model_folder import load_exported
+
+TOKENIZER = "tokenizer.json"
+ADAPTER = re.compile(r".*/lora_[ab]")
+Places = Mapping[str, jax.ShapeDtypeStruct]
+"""Shape, dtype and, where it matters, sharding of every parameter, by path."""
+
+
+def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> dict[str, jax.Array]:
+    """The parameters that `config.init` names, by path, where `places` has them.
+
+    Args:
+        config: also reads `window`. `init` is the folder of an exported checkpoint, or one or more
+            that `tumorchain convert import` wrote, separated by commas: each fills its own part.
+        tokenizer: the data set's.
+
+    Raises:
+        InputError: it is no checkpoint; or one of another model, tokenizer or CT window.
+    """
+    folders = [Path(folder) for folder in config.init.split(",")]
+    if not any((folder / MANIFEST).is_file() for folder in folders):
+        return _exported_params(config, tokenizer, places)
+    filled: dict[str, jax.Array] = {}
+    for folder in folders:
+        filled |= _imported_params(folder, tokenizer, places, filled.keys())
+    return filled
+
+
+def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
+    """New parameters, of those in `places` alone; the same ones on every mesh."""
+
+    def init(key: jax.Array) -> dict[str, jax.Array]:
+        params = init_params(model, key)
+        return {path: params[path].astype(leaf.dtype) for path, leaf in places.items()}
+
+    shardings = {path: leaf.sharding for path, leaf in places.items()}
+    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
+
+
+def _imported_params(
+    folder: Path, tokenizer: Tokenizer, places: Places, taken: Set[str]
+) -> dict[str, jax.Array]:
+    imported = Imported(folder)
+    if (folder / SOURCE / TOKENIZER).is_file():
+        _check_tokenizer(folder / SOURCE, Tokenizer.load(folder / SOURCE), tokenizer)
+    for path, spec in imported.arrays.specs.items():
+        if path in taken:
+            mend = "name one of the two"
+            raise InputError(folder, path, "what another folder fills too", "one of each", mend)
+        expected = places[path].shape if path in places else "no such array"
+        _refuse(folder, path, spec.shape, expected, "set config.model to the checkpoint's")
+    return flatten(imported.restore(places))
+
+
+def _exported_params(
+    config: ConfigDict, tokenizer: Tokenizer, places: Places
+) -> dict[str, jax.Array]:
+    exported = load_exported(Path(config.init))
+    _check_tokenizer(config.init, exported.tokenizer, tokenizer)
+    window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
+    mend = "set config.window to the checkpoint's"
+    _refuse(config.init, "window", window, config.window.to_dict(), mend)
+    for path in sorted(places.keys() | exported.params.keys()):
+        if path in exported.params or not ADAPTER.fullmatch(path):
+            found = exported.params[path].shape if path in exported.params else "no such array"
+            expected = places[path].shape if path in places else "no such array"
+            _refuse(config.init, path, found, expected, "set config.model to the checkpoint's")
+    return {path: place(leaf, places[path]) for path, leaf in exported.params.items()}
+
+
+def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
+    """An array that every process has -> its shards on each one's devices."""
+    array = array.astype(where.dtype, copy=False)
+    sharding: Any = where.sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+def _check_tokenizer(folder: object, found: Tokenizer, expected: Tokenizer) -> None:
+    if found.token_bytes != expected.token_bytes:
+        mend = "copy the checkpoint's tokenizer.json into the data set's folder"
+        raise InputError(folder, TOKENIZER, "other tokens", "those of the data set", mend)
+
+
+def _refuse(folder: object, field: str, found: object, expected: object, mend: str) -> None:
+    if found != expected:
+        raise InputError(folder, field, str(found), str(expected), mend)

@@ -1,0 +1,156 @@
+"""The hybrid loss of Eq. 8.
+
+Shape letters: B scans, T positions of a row, O organs, L ROI slots, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Num
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.layers.attention import Packing
+from tumorchain_jax.models.layers.logical_axes import constrain
+from tumorchain_jax.models.tumorchain.model import TumorChain
+
+
+class Batch(NamedTuple):
+    """What a step reads; see `data/pipeline.py`."""
+
+    volume: Num[Array, "B D H W"]
+    tokens: Int[Array, "B T"]
+    bank_rows: Int[Array, "B T"]
+    is_target: Bool[Array, "B T"]
+    positions: Int[Array, "B T"]
+    owner: Int[Array, "B T"]
+    roi_rows: Int[Array, "B O L"]
+    roi_valid: Bool[Array, "B O L"]
+    abnormal: Int[Array, "B O"]
+
+
+TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
+"""Hidden states, the token that each speaks of, and whether it counts."""
+TokenSums = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]
+
+
+class Sums(NamedTuple):
+    """Sums over a batch, so that parts of a batch add up exactly."""
+
+    token_loss: Float[Array, ""]
+    token_hits: Float[Array, ""]
+    tokens: Float[Array, ""]
+    organ_loss: Float[Array, ""]
+    organ_hits: Float[Array, ""]
+    organs: Float[Array, ""]
+
+
+def known_organs(batch: Batch) -> Bool[Array, "B O"]:
+    """Organs whose state is known and that the scan shows."""
+    return (batch.abnormal >= 0) & batch.roi_valid.any(axis=2)
+
+
+def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> Sums:
+    """Run the model on a batch and sum up both terms of Eq. 8.
+
+    The classifier's term is printed in the paper without a logarithm; it is a cross-entropy.
+
+    Args:
+        parts: the logits of so many parts of each row are made one after the other, and made again
+            in the backward pass: a large vocabulary's would take more room than all the rest.
+
+    Raises:
+        InputError: they do not divide the row.
+    """
+    volume = batch.volume
+    if jnp.issubdtype(volume.dtype, jnp.integer):
+        volume = volume.astype(jnp.float32) / 255  # as stored in a data set
+    hidden, organ_logits = run(
+        model,
+        params,
+        volume,
+        batch.tokens,
+        batch.bank_rows,
+        Packing(batch.positions, batch.owner),
+        batch.roi_rows,
+        batch.roi_valid,
+        method="hidden",
+    )
+
+    def token_sums(rows: TokenRows) -> TokenSums:
+        logits = run(model, params, rows[0], method="logits")
+        labels, is_target = (constrain(x, "scored_batch", "length") for x in rows[1:])
+        return _cross_entropy(logits, labels, is_target)
+
+    # Each position speaks of the next; the last of a row, of none. To roll and then to clear the
+    # last is cut wrongly by XLA of jaxlib 0.10.2, where a device has part of one row.
+    rows = hidden, _next(batch.tokens), _next(batch.is_target)
+    token_loss, token_hits, tokens = _sum_in_parts(token_sums, rows, parts)
+    organ_loss, organ_hits, organs = _cross_entropy(
+        organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
+    )
+    return Sums(token_loss, token_hits, tokens, organ_loss, organ_hits, organs)
+
+
+def _next(x: Num[Array, "B T"] | Bool[Array, "B T"]) -> Num[Array, "B T"] | Bool[Array, "B T"]:
+    """What stands at the next position; behind the last, 0 or False."""
+    return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
+
+
+def _sum_in_parts(
+    token_sums: Callable[[TokenRows], TokenSums], rows: TokenRows, parts: int
+) -> TokenSums:
+    if parts == 1:
+        return token_sums(rows)
+    length = rows[1].shape[1]
+    if length % parts:
+        expected = f"a divisor of the row's {length} positions"
+        raise InputError("config", "loss_parts", str(parts), expected, "choose another")
+
+    def deal(x: Array) -> Array:
+        # Every part takes positions from the whole row, so that a device that holds some of the
+        # positions holds some of each part.
+        return jnp.moveaxis(x.reshape(x.shape[0], length // parts, parts, *x.shape[2:]), 2, 0)
+
+    def add(sums: TokenSums, part: TokenRows) -> tuple[TokenSums, None]:
+        return jax.tree.map(jnp.add, sums, token_sums(part)), None
+
+    zeros = (jnp.zeros(()),) * 3
+    return jax.lax.scan(jax.checkpoint(add), zeros, jax.tree.map(deal, rows))[0]
+
+
+def _cross_entropy(
+    logits: Float[Array, "*N V"], labels: Int[Array, "*N"], weight: Bool[Array, "*N"]
+) -> TokenSums:
+    loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    hits = jnp.argmax(logits, axis=-1) == labels
+    return (
+        jnp.sum(loss, where=weight),
+        jnp.sum(hits & weight).astype(jnp.float32),
+        jnp.sum(weight).astype(jnp.float32),
+    )
+
+
+def hybrid_loss(
+    sums: Sums, tokens: Float[Array, ""], organs: Float[Array, ""], alpha: float
+) -> Float[Array, ""]:
+    """Eq. 8 with the means taken over `tokens` and `organs`: those of the whole batch."""
+    return sums.token_loss / jnp.maximum(tokens, 1) + alpha * sums.organ_loss / jnp.maximum(
+        organs, 1
+    )
+
+
+def totals(batch: Batch) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Numbers of target tokens and of known organs: the denominators N and M of Eq. 8."""
+    tokens = jnp.sum(batch.is_target[:, 1:]).astype(jnp.float32)
+    return tokens, jnp.sum(known_organs(batch)).astype(jnp.float32)
+
+
+def split(batch: Batch, parts: int) -> Batch:
+    """Deal a batch into `parts` along a new leading axis: each device keeps the rows it has."""
+    return jax.tree.map(
+        lambda x: x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1), batch
+    )

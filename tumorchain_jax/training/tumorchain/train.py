@@ -1,0 +1,147 @@
+"""Training from a configuration to an exported checkpoint, on every device of every process.
+
+Order on start: data set (made if need be), mesh, step, latest checkpoint; without one, parameters.
+A run that was stopped and starts again goes on as if it had not: the batch of a step depends on
+the seed and the step alone, not on how many processes read it.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import jax
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import preprocess_values, read_manifest
+from tumorchain_jax.data.leaks import check_split
+from tumorchain_jax.data.pipeline import ExampleSource, Layout, batch_names, batches
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.partition import on_mesh, rows_of
+from tumorchain_jax.parallel.processes import (
+    global_batch,
+    is_first,
+    local_rows,
+    on_host,
+    wait_for_all,
+)
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.fit import Job, fit
+from tumorchain_jax.training.pretraining.train import pretrain_encoder
+from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.training.throughput import Work
+from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
+from tumorchain_jax.training.tumorchain.loss import Batch
+from tumorchain_jax.training.tumorchain.program import step_flops, training_program
+from tumorchain_jax.weights.model_folder import check_vocabulary, export
+
+
+def train(config: ConfigDict, workdir: Path) -> None:
+    """Train and export to `workdir/export`.
+
+    Raises:
+        InputError: the configuration is at odds with itself, the devices, the data or the
+            checkpoint.
+        FloatingPointError: a number is no longer finite.
+        Stopped: it was asked to end, and has saved where it was.
+    """
+    mesh = make_mesh(dict(config.mesh))
+    program = training_program(config, mesh)
+
+    # ---------------------------------------------------------------- data
+    model_config: TumorChainConfig = config.model
+    preprocess = PreprocessConfig(
+        model_config.encoder.image, config.window.level, config.window.width
+    )
+    data = Path(config.data.folder or workdir / "data")
+    if config.data.phantoms and is_first():
+        vocab_size = model_config.decoder.vocab_size
+        write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
+    wait_for_all("data")
+    _check_preprocess(data, preprocess)
+    check_split(data)
+    tokenizer = Tokenizer.load(data)
+    check_vocabulary(data, tokenizer, model_config)
+    source = ExampleSource(data, layout_of(config))
+    _check_size(data, len(source), config.batch_size)
+    if is_first():
+        print(f"data: {source.packing()}")
+    rows = local_rows(rows_of(mesh), config.batch_size)
+
+    def batches_from(step: int) -> Iterator[Batch]:
+        for local in batches(source, config.batch_size, config.seed, step, rows):
+            yield Batch(**global_batch(local, rows, config.batch_size, rows_of(mesh)))
+
+    # ----------------------------------------------------------- parameters
+    def initial() -> TrainState:
+        params: dict[str, jax.Array] = {}
+        if config.init:
+            params = loaded_params(config, tokenizer, program.params)
+        elif config.encoder.alone.steps:
+            learned = pretrain_encoder(config, data, workdir)
+            params = {path: place(leaf, program.params[path]) for path, leaf in learned.items()}
+        missing = {path: leaf for path, leaf in program.params.items() if path not in params}
+        return program.start(params | random_params(model_config, config.seed, missing))
+
+    # ------------------------------------------------------------------ loop
+    job = Job(
+        program.state,
+        initial,
+        program.step,
+        batches_from,
+        program.schedule,
+        config.steps,
+        Work(config.batch_size, step_flops(config, program)),
+        config.checkpoint.best,
+        partial(batch_names, source, config.batch_size, config.seed),
+        {"seed": config.seed, "batch_size": config.batch_size, "rows": len(source)},
+    )
+    with on_mesh(mesh):
+        state = fit(workdir, job, config)
+
+    # ---------------------------------------------------------------- export
+    arrays = {path: on_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
+    if is_first():
+        export(
+            workdir / "export",
+            model_config,
+            preprocess,
+            config.history,
+            arrays,
+            tokenizer,
+            config.initial_roi,
+        )
+    wait_for_all("exported")
+
+
+def layout_of(config: ConfigDict) -> Layout:
+    """The shapes of an example, from a training configuration."""
+    model: TumorChainConfig = config.model
+    return Layout(
+        model.roi_grid,
+        model.roi_offset,
+        model.roi_slots,
+        model.global_tokens,
+        config.data.length,
+        config.history,
+        config.initial_roi,
+        config.cot,
+        config.iir,
+    )
+
+
+def _check_size(data: Path, rows: int, batch_size: int) -> None:
+    if rows < batch_size:
+        expected = f"at least the {batch_size} of a batch"
+        raise InputError(data, "rows", str(rows), expected, "lower config.batch_size, or add data")
+
+
+def _check_preprocess(data: Path, preprocess: PreprocessConfig) -> None:
+    found, expected = read_manifest(data).get("preprocess"), preprocess_values(preprocess)
+    if found != expected:
+        raise InputError(
+            data / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
+        )

@@ -1,0 +1,1 @@
+"""Weights on disk: tensor files, pickles, Orbax folders, model folders; matching by table."""

@@ -1,0 +1,148 @@
+"""A trained model as a folder that needs nothing else.
+
+config.json        model, preprocessing, history, initial_roi
+model.safetensors  float32 parameters by path, decoder layers stacked
+tokenizer.json
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.reasoning.prompt import History
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.weights.array_check import check_shapes
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A checkpoint folder, read.
+
+    Attributes:
+        params: numpy arrays by path.
+        sha256: of `model.safetensors`.
+        name: for people.
+    """
+
+    model: TumorChainConfig
+    preprocess: PreprocessConfig
+    history: History
+    params: dict[str, np.ndarray]
+    tokenizer: Tokenizer
+    sha256: str
+    initial_roi: bool = False
+    name: str = ""
+
+
+def export(
+    folder: Path,
+    model: TumorChainConfig,
+    preprocess: PreprocessConfig,
+    history: History,
+    params: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    initial_roi: bool = False,
+) -> None:
+    """Write a checkpoint folder; it appears whole, by rename, in place of an older one."""
+    part, old = (folder.with_name(f".{folder.name}.{name}") for name in ("part", "old"))
+    for left in (part, old):  # of an export that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    part.mkdir(parents=True)
+    config = {
+        "model": model.to_dict(),
+        "preprocess": asdict(preprocess),
+        "history": history,
+        "initial_roi": initial_roi,
+    }
+    try:
+        (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
+        weights = part / "model.safetensors"
+        save_file(arrays, weights, metadata={"format": "np"})
+        weights.chmod((part / "config.json").stat().st_mode)  # else for its owner's eyes alone
+        tokenizer.save(part)
+    except BaseException:
+        shutil.rmtree(part)
+        raise
+    if folder.exists():
+        folder.rename(old)
+    part.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_exported(folder: Path) -> Exported:
+    """Read a checkpoint folder and hold it against its own configuration.
+
+    Raises:
+        InputError: a file is missing, damaged, or the weights are of another configuration.
+    """
+    path = folder / "model.safetensors"
+    for needed in (folder / "config.json", path):
+        if not needed.is_file():
+            raise InputError(
+                folder,
+                needed.name,
+                "none",
+                "a checkpoint folder with config.json, model.safetensors and tokenizer.json",
+                "name the folder that `tumorchain train` wrote as WORKDIR/export",
+            )
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        model = TumorChainConfig.from_dict(config["model"])
+        preprocess = PreprocessConfig(
+            **{**config["preprocess"], "grid": tuple(config["preprocess"]["grid"])}
+        )
+        history: History = config["history"]
+        initial_roi: bool = config["initial_roi"]
+        if history not in get_args(History):
+            raise ValueError(f"history {history!r}")
+        params = load_file(path)
+    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, InputError) as error:
+        raise InputError(
+            folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
+        ) from error
+    tokenizer = Tokenizer.load(folder)
+    check_vocabulary(folder, tokenizer, model)
+    check_shapes(
+        path,
+        {name: leaf.shape for name, leaf in params.items()},
+        {name: leaf.shape for name, leaf in abstract_params(model).items()},
+        "put the weights and the config.json of one and the same model together",
+    )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Exported(
+        model, preprocess, history, params, tokenizer, digest, initial_roi, _name(folder)
+    )
+
+
+def _name(folder: Path) -> str:
+    """The folder's; of what training wrote, which is always `export`, with that of the run."""
+    *_, run, name = ("", *folder.resolve().parts)
+    return f"{run}/{name}" if name == "export" else name
+
+
+def check_vocabulary(folder: Path, tokenizer: Tokenizer, model: TumorChainConfig) -> None:
+    """Refuse a tokenizer whose ids the model has no embeddings for.
+
+    Raises:
+        InputError: it has more ids than the model's vocabulary.
+    """
+    if len(tokenizer.token_bytes) > model.decoder.vocab_size:
+        raise InputError(
+            folder / "tokenizer.json",
+            "vocabulary",
+            f"{len(tokenizer.token_bytes)} ids",
+            f"at most the model's {model.decoder.vocab_size}",
+            "put the tokenizer and the configuration of one and the same model together",
+        )
