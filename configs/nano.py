@@ -28,21 +28,26 @@ def get_config() -> ConfigDict:
     config.data.first_seed = 1_000_000
     config.data.length = 768
 
-    # Cell tags first (training/pretraining/model.py); alone 0 steps: start from a random encoder.
-    config.encoder = ConfigDict(
+    # Encoder pretraining (training/pretraining); 0 steps: start from a random encoder.
+    config.pretrain = ConfigDict(
         {
             "folder": "",
-            "alone": {"steps": 6000, "cuts": 3, "cells": 1024, "learning_rate": 2e-2},
-            "whole": {"steps": 600, "scans": 8, "learning_rate": 8e-3},
+            "patch_stage": {
+                "steps": 6000,
+                "crops_per_scan": 3,
+                "patches_per_batch": 1024,
+                "learning_rate": 2e-2,
+            },
+            "scan_stage": {"steps": 600, "scans": 8, "learning_rate": 8e-3},
         }
     )
 
     config.steps = 1200
     config.batch_size = 8
-    config.rows_per_device = 8  # at once; the rest of a batch is accumulated
+    config.micro_batch_size = 8  # at once; the rest of a batch is accumulated
     config.optimizer = "muon"  # from random weights; to adapt a pretrained model: adamw
     config.learning_rate = 8e-3
-    config.rate_scale = ((r"projector/.*", 0.1), (".*", 1.0))
+    config.lr_multiplier = ((r"projector/.*", 0.1), (".*", 1.0))
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0
@@ -56,7 +61,7 @@ def get_config() -> ConfigDict:
     config.remat = "none"  # what the backward pass makes anew: none, dots, full
     config.scan_unroll = 4  # layers in one turn of the scan: more are faster on CPUs
     config.attention = "xla"  # the kernel; splash for TPUs, cudnn for NVIDIA GPUs
-    config.loss_parts = 1  # the logits of a row are made in so many parts
+    config.logits_chunks = 1  # the logits of a row are made in so many parts
     config.frozen_dtype = "float32"  # of what is not trained
 
     config.log_every = 10
@@ -65,6 +70,6 @@ def get_config() -> ConfigDict:
     config.checkpoint = ConfigDict({"every": 200, "minutes": 0.0, "keep": 2, "best": "loss"})
     # A trace of the steps FIRST:LAST; a project of Weights & Biases; after how many seconds without
     # progress the processes that are late are named (0: never).
-    config.watch = ConfigDict({"profile": "", "wandb": "", "patience": 600.0})
+    config.watch = ConfigDict({"profile": "", "wandb": "", "hang_timeout_s": 600.0})
     config.lock()
     return config

@@ -61,6 +61,6 @@ def get_config() -> ConfigDict:
     config.log_every = 10
     # As in configs/nano.py.
     config.checkpoint = ConfigDict({"every": 50, "minutes": 3.0, "keep": 2, "best": "loss"})
-    config.watch = ConfigDict({"profile": "", "wandb": "", "patience": 600.0})
+    config.watch = ConfigDict({"profile": "", "wandb": "", "hang_timeout_s": 600.0})
     config.lock()
     return config

@@ -39,14 +39,16 @@ def get_config() -> ConfigDict:
     config.data.length = 4096
 
     # No lessons of its own: M3D's encoder comes pretrained.
-    config.encoder = ConfigDict({"folder": "", "alone": {"steps": 0}, "whole": {"steps": 0}})
+    config.pretrain = ConfigDict(
+        {"folder": "", "patch_stage": {"steps": 0}, "scan_stage": {"steps": 0}}
+    )
 
     config.batch_size = 128  # rows
-    config.rows_per_device = 2  # at once; the rest of a batch is accumulated
+    config.micro_batch_size = 2  # at once; the rest of a batch is accumulated
     config.steps = TRAINING_RECORDS // (RECORDS_PER_ROW * config.batch_size)  # one epoch
     config.optimizer = "adamw"
     config.learning_rate = 3e-5
-    config.rate_scale = ((".*", 1.0),)
+    config.lr_multiplier = ((".*", 1.0),)
     config.warmup_ratio = 0.03
     config.weight_decay = 0.0
     config.clip_norm = 1.0
@@ -59,7 +61,7 @@ def get_config() -> ConfigDict:
     config.remat = "full"  # what the backward pass makes anew: none, dots, full
     config.scan_unroll = 1  # layers in one turn of the scan: more are faster on CPUs
     config.attention = "xla"  # the kernel; splash for TPUs, cudnn for NVIDIA GPUs
-    config.loss_parts = 4  # the logits of a row are made in so many parts
+    config.logits_chunks = 4  # the logits of a row are made in so many parts
     config.frozen_dtype = "bfloat16"  # of what is not trained
 
     config.log_every = 10
@@ -68,6 +70,6 @@ def get_config() -> ConfigDict:
     config.checkpoint = ConfigDict({"every": 1000, "minutes": 30.0, "keep": 2, "best": "loss"})
     # A trace of the steps FIRST:LAST; a project of Weights & Biases; after how many seconds without
     # progress the processes that are late are named (0: never).
-    config.watch = ConfigDict({"profile": "", "wandb": "", "patience": 600.0})
+    config.watch = ConfigDict({"profile": "", "wandb": "", "hang_timeout_s": 600.0})
     config.lock()
     return config

@@ -40,7 +40,7 @@ run() {
 run tumorchain preflight "$@"
 code=$?
 if [[ $code == 0 && -z $signalled ]]; then
-  run tumorchain train --exit-when-stopped "$STOPPED" "$@"
+  run tumorchain train --preempted-exit-code "$STOPPED" "$@"
   code=$?
 elif [[ $code == 0 ]]; then
   code=$STOPPED

@@ -429,7 +429,7 @@ def test_train_refuses_an_unknown_field(tmp_path: Path, capsys: pytest.CaptureFi
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 0), (("--exit-when-stopped", "75"), 75)])
+@pytest.mark.parametrize(("words", "code"), [((), 0), (("--preempted-exit-code", "75"), 75)])
 def test_a_stopped_training_ends_as_its_launcher_asks(
     words: tuple[str, ...],
     code: int,

@@ -18,7 +18,7 @@ def test_kept_answers_are_scored_again_without_a_model(
     patient = make_patient(2)
     items = [make_item(r, r.answer, "none") for r in patient_records(patient, 0)]
     (tmp_path / "kept.jsonl").write_text(json_lines(items))
-    words = ["evaluate", "--items", str(tmp_path / "kept.jsonl"), "-o", str(tmp_path / "out")]
+    words = ["evaluate", "--rescore", str(tmp_path / "kept.jsonl"), "-o", str(tmp_path / "out")]
     assert main([*words, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["average"], printed["n"], printed["patients"]) == (100.0, len(items), 1)
@@ -35,7 +35,7 @@ def test_kept_answers_are_scored_again_without_a_model(
     assert "<svg" in (out / "score.svg").read_text()
     assert main(words) == 2  # the folder is there already
     assert "an existing folder" in capsys.readouterr().err
-    assert main(["evaluate", "--items", str(tmp_path / "none.jsonl")]) == 2
+    assert main(["evaluate", "--rescore", str(tmp_path / "none.jsonl")]) == 2
     assert "evaluate first" in capsys.readouterr().err
 
 
@@ -66,7 +66,7 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
         (["--data", "{empty}"], "empty: dataset.json: found none"),
         (["--data", "{empty}/none"], "none: dataset.json: found none"),
         (["--data", "{empty}", "--phantoms", "100"], "not allowed with argument"),
-        (["--data", "{empty}", "--items", "x"], "not allowed with argument"),
+        (["--data", "{empty}", "--rescore", "x"], "not allowed with argument"),
         (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
         (["--data", "{empty}", "--segment"], "--segment: found a data set, expected scans"),
     ],

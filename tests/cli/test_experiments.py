@@ -9,7 +9,7 @@ import pytest
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.evaluation.score import read_items
-from tumorchain_jax.weights.model_folder import load_exported
+from tumorchain_jax.weights.model_folder import load_model
 
 EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments.py"
 # Two steps of a tiny model on a few tiny patients.
@@ -29,7 +29,7 @@ def get_config():
     config.data.phantoms = 4
     config.test.phantoms = 2
     config.adaptation.phantoms = 4
-    config.encoder.alone.steps = 0
+    config.pretrain.patch_stage.steps = 0
     config.steps = config.batch_size = 2
     config.seeds = 1
     config.log_every = 1
@@ -108,7 +108,7 @@ def test_two_real_runs(experiments: Run, tmp_path: Path) -> None:
     assert questions[0] == questions[1]
     assert len({item.patient for item in asked[0]}) == 2
 
-    base, adapted = (load_exported(run / "export").params for run in (full, lora))
+    base, adapted = (load_model(run / "export").params for run in (full, lora))
     for path, leaf in adapted.items():
         if path.startswith("decoder/") and "lora" not in path:
             assert (leaf == base[path]).all(), path

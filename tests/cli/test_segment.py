@@ -44,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         rule = Part("rule", (0, 5, 1, 51), predict, lambda: "sha of a rule")
         return TotalSegmenter("rule of thumb", (rule,))
 
-    monkeypatch.setattr(factory, "choose_segmenter", choose)
+    monkeypatch.setattr(factory, "make_segmenter", choose)
     return calls
 
 

@@ -44,11 +44,11 @@ LAYOUT = Layout(
 SHAPES = {
     "volume": (np.uint8, (8, 16, 16)),
     "tokens": (np.int32, (800,)),
-    "bank_rows": (np.int32, (800,)),
-    "is_target": (np.bool_, (800,)),
+    "visual_index": (np.int32, (800,)),
+    "loss_mask": (np.bool_, (800,)),
     "positions": (np.int32, (800,)),
     "owner": (np.int32, (800,)),
-    "roi_rows": (np.int32, (57, 4)),
+    "roi_index": (np.int32, (57, 4)),
     "roi_valid": (np.bool_, (57, 4)),
     "abnormal": (np.int8, (57,)),
 }
@@ -86,17 +86,17 @@ def records_of(source: ExampleSource) -> list[Record]:
 def rows_alone(source: ExampleSource, record: Record) -> list[Interleaved]:
     """A record's questions, each as a row of its own."""
     layout = source.layout
-    rois = cells_of(source, record.scan).bank_rows(1)
+    rois = cells_of(source, record.scan).visual_index(1)
     return training_rows(source.chat, record, 1, rois, layout.history, layout.initial_roi)
 
 
 def questions_of(example: Mapping[str, np.ndarray]) -> Iterator[dict[str, list]]:
     """The prefix and each question in turn, cut out of a packed row, as a row of its own."""
-    for owner in range(1, example["owner"].max() + 1):
-        own = (example["owner"] == 0) | (example["owner"] == owner)
+    for segment_ids in range(1, example["owner"].max() + 1):
+        own = (example["owner"] == 0) | (example["owner"] == segment_ids)
         yield {
             name: example[name][own].tolist()
-            for name in ("tokens", "bank_rows", "is_target", "positions")
+            for name in ("tokens", "visual_index", "loss_mask", "positions")
         }
 
 
@@ -141,12 +141,12 @@ def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, his
     source = ExampleSource(folder, replace(LAYOUT, history=history))
     for index in range(len(source)):
         example = source[index]
-        targets = np.flatnonzero(example["is_target"])
+        targets = np.flatnonzero(example["loss_mask"])
         assert (example["owner"][targets] > 0).all()
         np.testing.assert_array_equal(example["owner"][targets], example["owner"][targets - 1])
         pads = example["owner"] == PAD_OWNER
         assert (example["tokens"][pads] == source.chat.tokenizer.pad).all()
-        assert (example["bank_rows"][pads] == TEXT).all()
+        assert (example["visual_index"][pads] == TEXT).all()
 
 
 def test_a_row_takes_records_in_order_while_they_fit(folder: Path, source: ExampleSource) -> None:
@@ -177,10 +177,10 @@ def model() -> Iterator[partial]:
 
 
 def logits_of(model: partial, example: Example, packing: Packing) -> np.ndarray:
-    fields = ("tokens", "bank_rows", "roi_rows", "roi_valid")
+    fields = ("tokens", "visual_index", "roi_index", "roi_valid")
     volume = example["volume"][None].astype(np.float32) / 255
-    tokens, bank_rows, *rois = (example[name][None] for name in fields)
-    return np.asarray(model(volume, tokens, bank_rows, packing, *rois)[0][0])
+    tokens, visual_index, *rois = (example[name][None] for name in fields)
+    return np.asarray(model(volume, tokens, visual_index, packing, *rois)[0][0])
 
 
 @KINDS
@@ -194,18 +194,18 @@ def test_a_question_s_logits_are_those_of_a_row_of_its_own(
         example = source[index]
         packing = Packing(example["positions"][None], example["owner"][None])
         packed = logits_of(model, example, packing)
-        owner = example["owner"]
+        segment_ids = example["owner"]
         for number, row in enumerate(questions_of(example), 1):
             n = len(row["tokens"])
-            alone = {name: np.zeros_like(example[name]) for name in ("tokens", "bank_rows")}
+            alone = {name: np.zeros_like(example[name]) for name in ("tokens", "visual_index")}
             for name, values in alone.items():
                 values[:n] = row[name]
             expected = logits_of(model, example | alone, whole)[:n]
-            found = packed[(owner == 0) | (owner == number)]
+            found = packed[(segment_ids == 0) | (segment_ids == number)]
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
             assert np.ptp(expected) > 1
         merged = logits_of(model, example, whole)
-        assert np.abs(merged - packed)[owner == 2].max() > 1e-3  # the first question is seen
+        assert np.abs(merged - packed)[segment_ids == 2].max() > 1e-3  # the first question is seen
 
 
 def test_patients_for_testing_are_not_shown(source: ExampleSource, folder: Path) -> None:
@@ -231,7 +231,7 @@ def test_ablations_change_what_is_learned(
     expected = expected if iir else list(map(without_iir, expected))
     expected = expected if cot else list(map(without_cot, expected))
     assert records_of(ablated) == expected
-    tokens = ablated[0]["tokens"][ablated[0]["is_target"]].tolist()
+    tokens = ablated[0]["tokens"][ablated[0]["loss_mask"]].tolist()
     assert ("<think>" in ablated.chat.tokenizer.decode(tokens)) == cot
 
 
@@ -239,12 +239,12 @@ def test_roi_rows_point_past_the_global_tokens(source: ExampleSource) -> None:
     table = cells_of(source, 0)
     example = source[0]
     np.testing.assert_array_equal(example["roi_valid"], table.valid)
-    np.testing.assert_array_equal(example["roi_rows"][table.valid], table.cells[table.valid] + 1)
-    rows = table.bank_rows(1)
+    np.testing.assert_array_equal(example["roi_index"][table.valid], table.cells[table.valid] + 1)
+    rows = table.visual_index(1)
     assert set(rows) == set(np.unique(stored_scan(source, 0).labels)) - {0}
     assert min(map(min, rows.values())) >= 1
     assert max(map(max, rows.values())) <= 8
-    assert example["bank_rows"].max() <= 8
+    assert example["visual_index"].max() <= 8
 
 
 def test_an_epoch_shows_every_example_once(folder: Path) -> None:
@@ -288,7 +288,7 @@ def test_a_record_longer_than_a_row_is_refused(folder: Path, source: ExampleSour
 
 def test_looking_at_an_organ_without_a_voxel_is_refused(folder: Path) -> None:
     source = ExampleSource(folder, LAYOUT)
-    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).bank_rows(1)))
+    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).visual_index(1)))
     record = source.groups[0][0]
     last = replace(record.rounds[-1], look_at=(hidden,))
     source.groups[0][0] = replace(record, rounds=(record.rounds[0], last))
@@ -304,7 +304,7 @@ def test_the_question_s_turn_may_hold_the_organs_it_names(
     shorter = 0
     for record in records_of(source):
         (now,), (later,) = (rows_alone(s, record) for s in (early, source))
-        assert set(now.bank_rows) >= set(later.bank_rows)  # the same cells, then or before
+        assert set(now.visual_index) >= set(later.visual_index)  # the same cells, then or before
         turns = [row.tokens.count(start) for row in (now, later)]
         assert turns[0] <= turns[1]
         shorter += turns[0] < turns[1]

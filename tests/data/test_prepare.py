@@ -52,8 +52,8 @@ def get_config():
             decoder=Qwen2Config(512, 16, 32, 1, 2, 1, 8, tie_word_embeddings=True),
             roi_slots=4,
         )
-        config.data.phantoms, config.data.length, config.encoder.alone.steps = 0, 800, 0
-        config.steps, config.batch_size, config.rows_per_device = 1, 2, 2
+        config.data.phantoms, config.data.length, config.pretrain.patch_stage.steps = 0, 800, 0
+        config.steps, config.batch_size, config.micro_batch_size = 1, 2, 2
     return config
 """
 # Dies by SIGKILL when it calls a function of `scan_shards` for the n-th time; two scans a shard.

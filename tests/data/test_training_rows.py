@@ -58,7 +58,7 @@ def shown(chat: Chat, prompt: Interleaved) -> str:
         tokenizer.vision_end: b">",
     }
     parts = []
-    for token, row in zip(prompt.tokens, prompt.bank_rows, strict=True):
+    for token, row in zip(prompt.tokens, prompt.visual_index, strict=True):
         assert (token == tokenizer.image_pad) == (row != TEXT)
         parts.append(
             marks.get(token, tokenizer.token_bytes[token]) if row == TEXT else b" %d" % row
@@ -70,19 +70,19 @@ def targets(chat: Chat, row: Interleaved) -> list[str]:
     """The runs of positions to predict, as `shown` shows them."""
     runs: list[Interleaved] = []
     before = False
-    for token, bank_row, is_target in zip(row.tokens, row.bank_rows, row.is_target, strict=True):
-        if is_target:
+    for token, bank_row, loss_mask in zip(row.tokens, row.visual_index, row.loss_mask, strict=True):
+        if loss_mask:
             runs += [] if before else [Interleaved()]
             runs[-1] += Interleaved([token], [bank_row], [True])
-        before = is_target
+        before = loss_mask
     return [shown(chat, run) for run in runs]
 
 
 def test_a_question_opens_with_the_global_tokens(chat: Chat) -> None:
     prompt = chat.question(QUESTION, (), 2)
     assert shown(chat, prompt) == opening()
-    assert not any(prompt.is_target)
-    assert len(prompt) == len(prompt.tokens) == len(prompt.bank_rows)
+    assert not any(prompt.loss_mask)
+    assert len(prompt) == len(prompt.tokens) == len(prompt.visual_index)
 
 
 def test_every_prompt_of_a_scan_begins_with_the_same_prefix(chat: Chat) -> None:
@@ -92,8 +92,8 @@ def test_every_prompt_of_a_scan_begins_with_the_same_prefix(chat: Chat) -> None:
     rows += training_rows(chat, replace(RECORD, question="Is the liver ill?"), 2, ROI, "all", True)
     for row in rows:
         assert row.tokens[: len(prefix)] == prefix.tokens
-        assert row.bank_rows[: len(prefix)] == prefix.bank_rows
-        assert not any(row.is_target[: len(prefix) + 1])
+        assert row.visual_index[: len(prefix)] == prefix.visual_index
+        assert not any(row.loss_mask[: len(prefix) + 1])
 
 
 def test_the_organ_a_task_names_comes_before_the_question(chat: Chat) -> None:
@@ -104,9 +104,9 @@ def test_the_organ_a_task_names_comes_before_the_question(chat: Chat) -> None:
 
 def test_first_organs_of_a_question_are_those_with_tokens() -> None:
     question = "Is the pancreas, the stomach or the liver ill? Or the stomach? Or the colon?"
-    roi_rows = ROI | {20: [1]}
-    assert initial_rois(question, roi_rows) == [(STOMACH, ROI[STOMACH]), (LIVER, ROI[LIVER])]
-    assert initial_rois(QUESTION, roi_rows) == []
+    roi_index = ROI | {20: [1]}
+    assert initial_rois(question, roi_index) == [(STOMACH, ROI[STOMACH]), (LIVER, ROI[LIVER])]
+    assert initial_rois(QUESTION, roi_index) == []
 
 
 def test_choices_are_lettered_below_the_question(chat: Chat) -> None:
@@ -130,14 +130,14 @@ def test_a_turn_to_look_again_names_each_organ(chat: Chat) -> None:
     both = chat.look_again([(STOMACH, ROI[STOMACH]), (LIVER, ROI[LIVER])])
     second = "The question requires greater attention to the liver.<vision 3 4 7>"
     assert shown(chat, both) == STOMACH_TURN.replace("<vision 5>", "<vision 5>" + second)
-    assert not any(both.is_target)
+    assert not any(both.loss_mask)
 
 
 def test_an_answer_ends_with_its_token(chat: Chat) -> None:
     for target in (True, False):
         answer = chat.answer(THIRD, target)
         assert shown(chat, answer) == THIRD + "<|im_end|>"
-        assert answer.is_target == [target] * len(answer)
+        assert answer.loss_mask == [target] * len(answer)
 
 
 def test_with_all_history_a_row_holds_every_round(chat: Chat) -> None:

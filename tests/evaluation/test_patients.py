@@ -27,7 +27,7 @@ from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.total import Part, TotalSegmenter
-from tumorchain_jax.weights.model_folder import Exported
+from tumorchain_jax.weights.model_folder import ModelFolder
 
 CONFIG = PreprocessConfig((8, 16, 16))
 TEST = "phantom-2"
@@ -54,7 +54,7 @@ def analyzer(scripted: Callable, data: Path) -> Analyzer:
     """Of a model on the same grid, in cells of 4 x 4 x 4."""
     model = scripted(lambda scan, question: "")
     config = replace(NANO, encoder=ViT3DConfig(CONFIG.grid, (4, 4, 4), 16, 32, 1, 1), roi_slots=8)
-    model.checkpoint = Exported(config, CONFIG, "all", {}, Tokenizer.load(data), "ab")
+    model.checkpoint = ModelFolder(config, CONFIG, "all", {}, Tokenizer.load(data), "ab")
     return model
 
 

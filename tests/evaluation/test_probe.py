@@ -13,13 +13,13 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import FORMAT, ModelScan, preprocess_values
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split
-from tumorchain_jax.evaluation.probe import ceiling, held_out, learn_to_answer, lesion_features
+from tumorchain_jax.evaluation.probe import held_out, learn_to_answer, lesion_features, linear_probe
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.weights.model_folder import Exported, export, load_exported
+from tumorchain_jax.weights.model_folder import ModelFolder, export, load_model
 
 GRID = (8, 16, 16)
 PREPROCESS = PreprocessConfig(GRID)
@@ -117,7 +117,7 @@ def write(tmp_path: Path, record: Callable[..., Record]) -> Callable[..., Path]:
 # ------------------------------------------------------------------ features
 
 
-def bank(config: TumorChainConfig) -> np.ndarray:
+def visual_tokens(config: TumorChainConfig) -> np.ndarray:
     """Tokens that can be told apart."""
     rows = config.roi_offset + int(np.prod(config.roi_grid))
     return np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
@@ -127,7 +127,7 @@ def bank(config: TumorChainConfig) -> np.ndarray:
 def test_features_are_the_tokens_under_the_mask(source: str) -> None:
     encoder = replace(MODEL.encoder, patch=(2, 4, 4))  # 4 x 4 x 4 cells, pooled 2 x 2 x 2
     config = replace(MODEL, encoder=encoder, roi_source=source, roi_slots=64)
-    tokens = bank(config)
+    tokens = visual_tokens(config)
     size = np.array(GRID) // config.roi_grid
     nothing = scan(0, lesion=False)
     lesions, labels = np.zeros(GRID, np.uint8), np.zeros(GRID, np.uint8)
@@ -144,7 +144,7 @@ def test_features_are_the_tokens_under_the_mask(source: str) -> None:
 
 
 def test_what_the_grid_does_not_show_is_zero() -> None:
-    found = lesion_features(bank(MODEL), scan(0, lesion=False), 7, MODEL)
+    found = lesion_features(visual_tokens(MODEL), scan(0, lesion=False), 7, MODEL)
     np.testing.assert_array_equal(found, [0] * 12 + [0, 1, 0, 0, 0])
 
 
@@ -188,12 +188,12 @@ def test_a_patient_is_held_out_with_all_questions() -> None:
 
 
 @pytest.fixture(scope="module")
-def loaded(checkpoint: Path) -> Exported:
-    return load_exported(checkpoint)
+def loaded(checkpoint: Path) -> ModelFolder:
+    return load_model(checkpoint)
 
 
-def test_the_mask_tells_which_spot_is_asked_for(loaded: Exported, write: Callable) -> None:
-    rows = ceiling(loaded, write(densities()))
+def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable) -> None:
+    rows = linear_probe(loaded, write(densities()))
     truths = [densities()[int(name.split("-")[1])] for name in TEST]
     often = 100 * truths.count(HYPODENSE) / len(truths)
     assert rows == {
@@ -201,29 +201,29 @@ def test_the_mask_tells_which_spot_is_asked_for(loaded: Exported, write: Callabl
     }
 
 
-def test_without_the_mask_the_spots_are_alike(loaded: Exported, write: Callable) -> None:
-    assert ceiling(loaded, write(densities(), lesion=False))["density"]["accuracy"] <= 75
+def test_without_the_mask_the_spots_are_alike(loaded: ModelFolder, write: Callable) -> None:
+    assert linear_probe(loaded, write(densities(), lesion=False))["density"]["accuracy"] <= 75
 
 
-def test_test_patients_teach_nothing(loaded: Exported, write: Callable) -> None:
+def test_test_patients_teach_nothing(loaded: ModelFolder, write: Callable) -> None:
     other = {HYPODENSE: HYPERDENSE, HYPERDENSE: HYPODENSE}
     answers = [other[a] if n % 3 == 2 else a for n, a in enumerate(densities())]
-    assert ceiling(loaded, write(answers))["density"]["accuracy"] == 0
+    assert linear_probe(loaded, write(answers))["density"]["accuracy"] == 0
 
 
-def test_a_side_without_tumours_is_refused(loaded: Exported, write: Callable) -> None:
+def test_a_side_without_tumours_is_refused(loaded: ModelFolder, write: Callable) -> None:
     folder = write(densities())
     for lists in ({"train": TRAIN + TEST, "test": []}, {"train": [], "test": TRAIN + TEST}):
         write_split(folder, lists)
         empty = next(side for side, names in lists.items() if not names)
         with pytest.raises(InputError, match=rf"split\.json: {empty}: found none"):
-            ceiling(loaded, folder)
+            linear_probe(loaded, folder)
 
 
-def test_scans_of_another_window_are_refused(loaded: Exported, write: Callable) -> None:
+def test_scans_of_another_window_are_refused(loaded: ModelFolder, write: Callable) -> None:
     other = replace(loaded, preprocess=replace(PREPROCESS, width=350.0))
     with pytest.raises(InputError, match=r"dataset\.json: preprocess: found"):
-        ceiling(other, write(densities()))
+        linear_probe(other, write(densities()))
 
 
 # -------------------------------------------------------------- command line
@@ -232,7 +232,7 @@ def test_scans_of_another_window_are_refused(loaded: Exported, write: Callable) 
 def test_the_command_prints_a_table_or_json(
     checkpoint: Path, write: Callable, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["evaluate", "--data", str(write(densities())), "-c", str(checkpoint), "--ceiling"]
+    words = ["evaluate", "--data", str(write(densities())), "-c", str(checkpoint), "--probe"]
     assert main(words) == 0
     text = capsys.readouterr().out
     assert main([*words, "--json"]) == 0
@@ -262,7 +262,7 @@ def test_bad_input(
     (tmp_path / "empty").mkdir()
     words = [word.format(empty=tmp_path / "empty") for word in words]
     try:
-        code = main(["evaluate", "--ceiling", *words])
+        code = main(["evaluate", "--probe", *words])
     except SystemExit as stop:  # argparse
         code = stop.code
     captured = capsys.readouterr()

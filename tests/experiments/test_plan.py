@@ -48,7 +48,7 @@ CHANGES: dict[str, dict[str, Any]] = {
             ["encoder/.*", False],
             [".*", True],
         ],
-        "rate_scale": [[r".*/lora_[ab]", 10.0], ["projector/.*", 0.1], [".*", 1.0]],
+        "lr_multiplier": [[r".*/lora_[ab]", 10.0], ["projector/.*", 0.1], [".*", 1.0]],
     },
     "full-finetuning": ADAPTING,
 }

@@ -35,10 +35,10 @@ def tiny() -> ConfigDict:
     sizes = {
         "model": TumorChainConfig(encoder, decoder, roi_slots=4),
         "data.phantoms": 8,
-        "encoder.alone.steps": 5,
-        "encoder.alone.cells": 16,
-        "encoder.whole.steps": 5,
-        "encoder.whole.scans": 2,
+        "pretrain.patch_stage.steps": 5,
+        "pretrain.patch_stage.patches_per_batch": 16,
+        "pretrain.scan_stage.steps": 5,
+        "pretrain.scan_stage.scans": 2,
         "steps": 5,
         "batch_size": 2,
         "log_every": 1,
@@ -55,8 +55,8 @@ def losses() -> str:
             train(tiny(), Path(folder))
             workdir = Path(folder)
             stages = {
-                "alone": workdir / "encoder" / "alone",
-                "whole": workdir / "encoder" / "whole",
+                "alone": workdir / "pretrain" / "patch_stage",
+                "whole": workdir / "pretrain" / "scan_stage",
                 "all": workdir,
             }
             return "".join(

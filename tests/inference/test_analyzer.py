@@ -17,7 +17,7 @@ from tumorchain_jax.inference.analyzer import TASKS, TOY, Analyzer
 from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import encode, reason
-from tumorchain_jax.reasoning.prompt import QUESTION_TOKENS
+from tumorchain_jax.reasoning.prompt import MAX_QUESTION_TOKENS
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.segmentation.total import Part, TotalSegmenter
@@ -121,9 +121,9 @@ def test_a_control_token_in_a_question_is_text(analyzer: Analyzer, patient: Pati
 
 
 def test_a_question_just_short_enough(analyzer: Analyzer) -> None:
-    analyzer.check_question("liver " * (QUESTION_TOKENS // 4))
+    analyzer.check_question("liver " * (MAX_QUESTION_TOKENS // 4))
     with pytest.raises(InputError, match="at most"):
-        analyzer.check_question("liver " * QUESTION_TOKENS)
+        analyzer.check_question("liver " * MAX_QUESTION_TOKENS)
 
 
 def test_report_names_what_it_ran_on(analyzer: Analyzer, patient: Patient) -> None:

@@ -49,8 +49,8 @@ cd "$root"
 export JAX_PLATFORMS=cpu JAX_COMPILATION_CACHE_DIR=$folder/compiled
 job=$(sbatch --parsable --gpus-per-node=0 --ntasks-per-node=2 --output="$folder/log/job" \
   launch/slurm.sbatch --config configs/nano.py --workdir "$folder/run" \
-  --config.data.phantoms=16 --config.encoder.alone.steps=10 --config.encoder.whole.steps=2 \
-  --config.steps=60 --config.batch_size=2 --config.rows_per_device=1 --config.log_every=1)
+  --config.data.phantoms=16 --config.pretrain.patch_stage.steps=10 --config.pretrain.scan_stage.steps=2 \
+  --config.steps=60 --config.batch_size=2 --config.micro_batch_size=1 --config.log_every=1)
 say "job $job"
 
 state() { squeue --noheader --jobs="$job" --format=%T 2>/dev/null || true; }

@@ -80,7 +80,7 @@ def test_a_worker_tells_how_it_ended(
     done = run(tmp_path, "worker.sh", "--config", "c.py", f"--workdir={workdir}", "--config.a=1")
     assert done.returncode == (preflight or train), done.stderr
     words = f"--config c.py --workdir={workdir} --config.a=1"
-    stopped = f"--exit-when-stopped {STOPPED}"
+    stopped = f"--preempted-exit-code {STOPPED}"
     expected = [f"tumorchain preflight {words}", f"tumorchain train {stopped} {words}"]
     assert calls(tmp_path) == expected[:called]
 

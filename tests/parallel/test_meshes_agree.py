@@ -18,11 +18,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "2 fsdp x 4 tensor": {"mesh": {"fsdp": 2, "tensor": 4}},
     "2 fsdp x 2 tensor x 2 sequence": {"mesh": {"fsdp": 2, "tensor": 2, "sequence": 2}},
     "2 data x 4 sequence": {"mesh": {"data": 2, "sequence": 4}},
-    "accumulated": {"mesh": {}, "rows_per_device": 2},
-    "accumulated on 2 fsdp": {"mesh": {"fsdp": 2}, "rows_per_device": 1},
-    "computed again": {"mesh": {}, "remat": "full", "loss_parts": 4},
-    "all of it": {"mesh": {"fsdp": 2, "sequence": 2}, "rows_per_device": 2, "remat": "dots"}
-    | {"loss_parts": 3},
+    "accumulated": {"mesh": {}, "micro_batch_size": 2},
+    "accumulated on 2 fsdp": {"mesh": {"fsdp": 2}, "micro_batch_size": 1},
+    "computed again": {"mesh": {}, "remat": "full", "logits_chunks": 4},
+    "all of it": {"mesh": {"fsdp": 2, "sequence": 2}, "micro_batch_size": 2, "remat": "dots"}
+    | {"logits_chunks": 3},
 }
 RELATIVE = 1e-5
 HASTE = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}

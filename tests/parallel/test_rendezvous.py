@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.parallel.rendezvous import Place, TellAll, find_place, meet
+from tumorchain_jax.parallel.rendezvous import AllGather, ProcessInfo, connect, resolve_process
 
-Script = Callable[[TellAll, int], Any]
+Script = Callable[[AllGather, int], Any]
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def act(port: int, count: int, script: Script, here: list[int], timeout: int = 2
     """What `script` gives in each process that is here, or what stopped it."""
 
     def one(index: int) -> Any:
-        with meet(Place(f"localhost:{port}", count, index), timeout) as tell_all:
-            return script(tell_all, index)
+        with connect(ProcessInfo(f"localhost:{port}", count, index), timeout) as all_gather_object:
+            return script(all_gather_object, index)
 
     def ended(work: Future) -> Any:
         return work.exception() or work.result()
@@ -34,8 +34,8 @@ def act(port: int, count: int, script: Script, here: list[int], timeout: int = 2
 
 
 def test_all_know_what_each_tells(port: int) -> None:
-    def script(tell_all: TellAll, index: int) -> Any:
-        return tell_all("a", index * 10), tell_all("b", {"text": f"ü{index}"})
+    def script(all_gather_object: AllGather, index: int) -> Any:
+        return all_gather_object("a", index * 10), all_gather_object("b", {"text": f"ü{index}"})
 
     texts = [{"text": f"ü{index}"} for index in range(3)]
     assert act(port, 3, script, [2, 0, 1]) == [([0, 10, 20], texts)] * 3
@@ -44,25 +44,25 @@ def test_all_know_what_each_tells(port: int) -> None:
 def test_the_port_is_free_again_while_they_talk(port: int) -> None:
     """JAX's coordinator listens there next."""
 
-    def script(tell_all: TellAll, index: int) -> Any:
+    def script(all_gather_object: AllGather, index: int) -> Any:
         if index == 0:
             with socket.create_server(("", port)):
-                return tell_all("a", index)
-        return tell_all("a", index)
+                return all_gather_object("a", index)
+        return all_gather_object("a", index)
 
     assert act(port, 2, script, [0, 1]) == [[0, 1], [0, 1]]
 
 
 def test_who_does_not_come_is_named_to_all(port: int) -> None:
-    found = act(port, 4, lambda tell_all, index: None, [0, 2], timeout=1)
+    found = act(port, 4, lambda all_gather_object, index: None, [0, 2], timeout=1)
     for error in found:
         assert isinstance(error, InputError)
         assert error.found == "nothing of process 1, 3 about being here"
 
 
 def test_who_leaves_is_named_to_all(port: int) -> None:
-    def script(tell_all: TellAll, index: int) -> Any:
-        return None if index == 1 else tell_all("its disk", index)
+    def script(all_gather_object: AllGather, index: int) -> Any:
+        return None if index == 1 else all_gather_object("its disk", index)
 
     first, left, other = act(port, 3, script, [0, 1, 2])
     assert left is None
@@ -70,32 +70,36 @@ def test_who_leaves_is_named_to_all(port: int) -> None:
 
 
 def test_a_first_that_leaves_is_noticed(port: int) -> None:
-    def script(tell_all: TellAll, index: int) -> Any:
-        return None if index == 0 else tell_all("its disk", index)
+    def script(all_gather_object: AllGather, index: int) -> Any:
+        return None if index == 0 else all_gather_object("its disk", index)
 
     assert act(port, 2, script, [0, 1])[1].found == "nothing of process 0 about its disk"
 
 
 def test_a_first_that_does_not_come_is_told_as_such(port: int) -> None:
-    (error,) = act(port, 2, lambda tell_all, index: None, [1], timeout=0)
+    (error,) = act(port, 2, lambda all_gather_object, index: None, [1], timeout=0)
     assert (error.field, error.found) == ("coordinator", "Connection refused")
 
 
 def test_a_port_in_use_is_told_as_such(port: int) -> None:
     with socket.create_server(("", port)):
-        (error,) = act(port, 2, lambda tell_all, index: None, [0], timeout=1)
+        (error,) = act(port, 2, lambda all_gather_object, index: None, [0], timeout=1)
     assert error.found.startswith("Address already in use")
     assert error.expected == "a free port"
 
 
 def test_strangers_are_no_processes(port: int) -> None:
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(act, port, 2, lambda tell_all, index: tell_all("a", index), [0])
+        found = threads.submit(
+            act, port, 2, lambda all_gather_object, index: all_gather_object("a", index), [0]
+        )
         with socket.socket() as stranger:
             while stranger.connect_ex(("localhost", port)):
                 time.sleep(0.01)
             stranger.sendall(b"GET / HTTP/1.1\r\n")
-            assert act(port, 2, lambda tell_all, index: tell_all("a", index), [1]) == [[0, 1]]
+            assert act(
+                port, 2, lambda all_gather_object, index: all_gather_object("a", index), [1]
+            ) == [[0, 1]]
         assert found.result() == [[0, 1]]
 
 
@@ -108,7 +112,7 @@ def test_slurm_says_where_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
         "SLURM_LOCALID": "1",
     }.items():
         monkeypatch.setenv(name, value)
-    assert find_place("auto", None, None, 1) == Place("node007:61457", 24, 9)
+    assert resolve_process("auto", None, None, 1) == ProcessInfo("node007:61457", 24, 9)
 
 
 @pytest.mark.parametrize(
@@ -125,4 +129,4 @@ def test_slurm_says_where_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_place_that_is_none_is_refused(words: tuple, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        find_place(*words, 1)
+        resolve_process(*words, 1)

@@ -28,7 +28,7 @@ from tumorchain_jax.parallel.partition import on_mesh
 from tumorchain_jax.parallel.processes import global_batch, join, local_rows
 from tumorchain_jax.training.tumorchain.initial import random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
-from tumorchain_jax.training.tumorchain.program import Program, training_program
+from tumorchain_jax.training.tumorchain.program import Program, build_program
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 MODEL = TumorChainConfig(
@@ -47,7 +47,7 @@ def configuration(**changes: Any) -> ConfigDict:
         {
             "model": ADAPTED if changes.pop("lora", False) else MODEL,
             "batch_size": BATCH,
-            "rows_per_device": BATCH,
+            "micro_batch_size": BATCH,
             "data.length": LENGTH,
             "steps": STEPS,
             "optimizer": "adamw",
@@ -65,19 +65,19 @@ def configuration(**changes: Any) -> ConfigDict:
 def batch_of(step: int) -> dict[str, np.ndarray]:
     """Two questions a row, of unequal lengths, behind a shared prefix."""
     rng = np.random.default_rng(step)
-    owner = np.zeros((BATCH, LENGTH), np.int32)
-    for row in owner:
+    segment_ids = np.zeros((BATCH, LENGTH), np.int32)
+    for row in segment_ids:
         first, second = np.sort(rng.choice(np.arange(6, 22), 2, replace=False))
         row[4:first], row[first:second], row[second:] = 1, 2, -1
     cells = prod(MODEL.encoder.cells)
     return {
         "volume": rng.integers(0, 256, (BATCH, *MODEL.encoder.image), np.uint8),
         "tokens": rng.integers(0, 96, (BATCH, LENGTH), np.int32),
-        "bank_rows": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
-        "is_target": (owner > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
+        "visual_index": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
+        "loss_mask": (segment_ids > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
         "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
-        "owner": owner,
-        "roi_rows": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
+        "owner": segment_ids,
+        "roi_index": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
         "roi_valid": rng.random((BATCH, 57, 4)) < 0.4,
         "abnormal": rng.integers(-1, 2, (BATCH, 57), np.int8),
     }
@@ -99,7 +99,7 @@ def report(**changes: Any) -> dict[str, Any]:
     """Losses, the number of constraints in the lowered step, and what the devices hold."""
     config = configuration(**changes)
     mesh = make_mesh(dict(config.mesh), jax.devices()[: prod(dict(config.mesh).values())])
-    program = training_program(config, mesh)
+    program = build_program(config, mesh)
     with on_mesh(mesh):
         lowered = program.step.lower(program.state, program.batch)
         return {

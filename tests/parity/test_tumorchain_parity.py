@@ -21,7 +21,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig,
 from tumorchain_jax.models.tumorchain.projector import pool_cells
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.weights.model_folder import export, load_exported
+from tumorchain_jax.weights.model_folder import export, load_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -82,17 +82,17 @@ def test_pytorch_says_the_same(
     rng = np.random.default_rng(1)
     volume = rng.random((1, *CONFIG.encoder.image), np.float32)
     tokens = rng.integers(0, 256, (1, 20))
-    bank_rows = np.full((1, 20), -1)
-    bank_rows[0, 2:10] = np.arange(8)  # the global tokens
+    visual_index = np.full((1, 20), -1)
+    visual_index[0, 2:10] = np.arange(8)  # the global tokens
     roi = np.array([[[8, 9, 12, 0], [20, 21, 30, 33]]])
     valid = np.array([[[True, True, True, False], [True] * 4]])
 
-    exported = load_exported(checkpoint)
+    exported = load_model(checkpoint)
     logits, organs = jax.jit(TumorChain(exported.model).apply)(
         {"params": unflatten(exported.params)},
         volume,
         jnp.asarray(tokens),
-        jnp.asarray(bank_rows),
+        jnp.asarray(visual_index),
         one_sequence(1, 20),
         jnp.asarray(roi),
         jnp.asarray(valid),
@@ -113,11 +113,11 @@ def test_pytorch_says_the_same(
         pooled = torch.from_numpy(np.array(pool_cells(jnp.asarray(cells), CONFIG.encoder.cells, 2)))
         x = torch.cat([pooled, cells], dim=1)
         x = torch.relu(x @ weights["projector.0.weight"].T + weights["projector.0.bias"])
-        bank = (x @ weights["projector.2.weight"].T + weights["projector.2.bias"])[0]
+        visual_tokens = (x @ weights["projector.2.weight"].T + weights["projector.2.bias"])[0]
         embeddings = model.get_input_embeddings()(torch.from_numpy(tokens)).clone()
-        embeddings[0, 2:10] = bank[:8]
+        embeddings[0, 2:10] = visual_tokens[:8]
         expected = model.eval()(inputs_embeds=embeddings).logits.numpy()
-        means = torch.stack([bank[roi[0, i][valid[0, i]]].mean(dim=0) for i in range(2)])
+        means = torch.stack([visual_tokens[roi[0, i][valid[0, i]]].mean(dim=0) for i in range(2)])
         abnormal = (means @ head["fc.weight"].T + head["fc.bias"]).numpy()
     assert np.abs(np.asarray(logits) - expected).max() <= TOLERANCE
     assert np.abs(np.asarray(organs)[0] - abnormal).max() <= TOLERANCE

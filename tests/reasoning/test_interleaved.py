@@ -67,7 +67,7 @@ QUESTIONS = 27
 class Question:
     """One row of a batch: visual tokens `[M, K]`, the bank rows of each organ in the mask."""
 
-    bank: np.ndarray
+    visual_tokens: np.ndarray
     prompt: Interleaved
     rois: dict[int, list[int]]
     visited: tuple[int, ...]
@@ -107,7 +107,7 @@ class NaiveLoop:
         while True:
             key = jax.random.fold_in(question.key, len(rounds))
             limit = min(budget, self.config.tokens_per_round)
-            tokens, logits, complete = self.write(question.bank, sequence, limit, key)
+            tokens, logits, complete = self.write(question.visual_tokens, sequence, limit, key)
             budget -= len(tokens)
             spans = self.spans(tokens)
             new = [organ for organ in spans if organ in question.rois and organ not in visited]
@@ -132,13 +132,13 @@ class NaiveLoop:
                 sequence, tokens_in = question.prompt + answer + turn, len(answer + turn)
 
     def write(
-        self, bank: np.ndarray, sequence: Interleaved, limit: int, key: jax.Array
+        self, visual_tokens: np.ndarray, sequence: Interleaved, limit: int, key: jax.Array
     ) -> tuple[list[int], list[np.ndarray], bool]:
         """One round's tokens, the logits of its steps, whether the model ended it."""
         tokens: list[int] = []
         logits: list[np.ndarray] = []
         while len(tokens) < limit:
-            logits.append(next_logits(self.params, bank, sequence + words(tokens)))
+            logits.append(next_logits(self.params, visual_tokens, sequence + words(tokens)))
             step_key = jax.random.fold_in(key, len(tokens))
             token = naive_sample(logits[-1], step_key, self.config.sampling)
             if token == self.chat.tokenizer.im_end:
@@ -161,20 +161,24 @@ def words(tokens: Sequence[int]) -> Interleaved:
     return piece
 
 
-def next_logits(params: dict, bank: np.ndarray, sequence: Interleaved) -> np.ndarray:
+def next_logits(params: dict, visual_tokens: np.ndarray, sequence: Interleaved) -> np.ndarray:
     """Logits of the token after a sequence; the pads behind it change nothing before them."""
     padded = np.zeros((2, 1, 224), np.int32)
     padded[0, 0, : len(sequence)] = sequence.tokens
-    padded[1, 0, : len(sequence)] = sequence.bank_rows
-    return np.asarray(last_logits(params, bank[None], *padded, len(sequence) - 1))
+    padded[1, 0, : len(sequence)] = sequence.visual_index
+    return np.asarray(last_logits(params, visual_tokens[None], *padded, len(sequence) - 1))
 
 
 @jax.jit
 def last_logits(
-    params: dict, bank: jax.Array, tokens: jax.Array, bank_rows: jax.Array, last: jax.Array
+    params: dict,
+    visual_tokens: jax.Array,
+    tokens: jax.Array,
+    visual_index: jax.Array,
+    last: jax.Array,
 ) -> jax.Array:
     def run(model: TumorChain) -> jax.Array:
-        hidden, _ = model.decoder(model.embed(bank, tokens, bank_rows))
+        hidden, _ = model.decoder(model.embed(visual_tokens, tokens, visual_index))
         return model.logits(hidden[:, last][:, None])[0, 0]
 
     return TumorChain(MODEL).apply({"params": params}, method=run)
@@ -229,8 +233,8 @@ class World(NamedTuple):
         prompt = self.chat.question(text, ["yes", "no"], MODEL.global_tokens, initial)
         rounds = int(rng.choice([1, 2, 3, 3, 3, 3]))
         budget = int(rng.choice([0, rng.integers(1, 20), 100], p=[0.1, 0.2, 0.7]))
-        bank = rng.normal(0, 2, (BANK_ROWS, 24)).astype(np.float32)
-        return Question(bank, prompt, rois, visited, rounds, budget, jax.random.key(seed))
+        visual_tokens = rng.normal(0, 2, (BANK_ROWS, 24)).astype(np.float32)
+        return Question(visual_tokens, prompt, rois, visited, rounds, budget, jax.random.key(seed))
 
 
 @pytest.fixture(scope="module")
@@ -273,19 +277,19 @@ def request_of(questions: Sequence[Question]) -> Request:
     """The batch that the compiled loop takes."""
     B, P = len(questions), LOOP.prompt_length
     prompt, prompt_valid = np.zeros((2, B, P), np.int32), np.zeros((B, P), bool)
-    roi_rows = np.zeros((B, len(ORGANS), SLOTS), np.int32)
-    roi_valid, visited = roi_rows > 0, np.zeros((B, len(ORGANS)), bool)
+    roi_index = np.zeros((B, len(ORGANS), SLOTS), np.int32)
+    roi_valid, visited = roi_index > 0, np.zeros((B, len(ORGANS)), bool)
     for b, question in enumerate(questions):
         start = P - len(question.prompt)
-        prompt[:, b, start:] = question.prompt.tokens, question.prompt.bank_rows
+        prompt[:, b, start:] = question.prompt.tokens, question.prompt.visual_index
         prompt_valid[b, start:] = True
         for organ, rows in question.rois.items():
-            roi_rows[b, organ, : len(rows)] = rows
+            roi_index[b, organ, : len(rows)] = rows
             roi_valid[b, organ, : len(rows)] = True
         visited[b, list(question.visited)] = True
     request = Request(
-        bank=np.stack([question.bank for question in questions]),
-        roi_rows=roi_rows,
+        visual_tokens=np.stack([question.visual_tokens for question in questions]),
+        roi_index=roi_index,
         roi_valid=roi_valid,
         prompt=Turn(*prompt, prompt_valid),
         visited=visited,
@@ -390,6 +394,6 @@ def test_twenty_batches_are_one_program_that_never_touches_the_host(world: World
     assert reason._cache_size() <= programs + 1
     assert len({result.rounds.tobytes() for result in jax.device_get(results)}) > 5
 
-    on_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
+    gather_to_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
     with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed host-to-"):
-        world.reason(CONFIGS["all"], on_host)
+        world.reason(CONFIGS["all"], gather_to_host)

@@ -20,7 +20,7 @@ from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import factory
 from tumorchain_jax.segmentation.factory import (
     NO_SEGMENTER,
-    choose_segmenter,
+    make_segmenter,
     read_segmenter,
     totalsegmentator_weights,
 )
@@ -157,20 +157,20 @@ def test_what_flags_mean(
     monkeypatch.setenv("TOTALSEG_HOME_DIR", str(tmp_path / "ts"))
     assert totalsegmentator_weights() == tmp_path / "ts" / "nnunet" / "results"
     write_home(totalsegmentator_weights(), write_model)
-    assert len(choose_segmenter(weights="").parts) == 5
-    assert len(choose_segmenter(weights="", fast=True).parts) == 1
-    assert choose_segmenter("none") is NO_SEGMENTER
+    assert len(make_segmenter(weights="").parts) == 5
+    assert len(make_segmenter(weights="", fast=True).parts) == 1
+    assert make_segmenter("none") is NO_SEGMENTER
     with pytest.raises(InputError, match="--weights: found --segmenter none"):
-        choose_segmenter("none", "x")
+        make_segmenter("none", "x")
     with pytest.raises(InputError, match="--segmenter-dtype: found --segmenter totalsegmentator"):
-        choose_segmenter("totalsegmentator", dtype="bfloat16")
+        make_segmenter("totalsegmentator", dtype="bfloat16")
     with pytest.raises(InputError, match="--fast: found --segmenter none"):
-        choose_segmenter("none", fast=True)
+        make_segmenter("none", fast=True)
     with pytest.raises(InputError, match="--fast: found no --weights"):
-        choose_segmenter(fast=True)
+        make_segmenter(fast=True)
     one = write_model(tmp_path / "one", ["liver"], weights=False)
     with pytest.raises(InputError, match="--fast: found one model"):
-        choose_segmenter(weights=one, fast=True)
+        make_segmenter(weights=one, fast=True)
     monkeypatch.setenv("TOTALSEG_WEIGHTS_PATH", str(tmp_path / "w"))
     assert totalsegmentator_weights() == tmp_path / "w"
 

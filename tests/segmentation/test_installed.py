@@ -9,7 +9,7 @@ import pytest
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.factory import choose_segmenter
+from tumorchain_jax.segmentation.factory import make_segmenter
 from tumorchain_jax.segmentation.installed import installed_totalsegmentator
 
 SCRIPT = """#!{python}
@@ -52,7 +52,7 @@ def ct(top: float = 200.0) -> Volume:
 
 def test_a_scan_is_handed_over(program: Path) -> None:
     scan = ct()
-    segmenter = choose_segmenter("totalsegmentator", fast=True)
+    segmenter = make_segmenter("totalsegmentator", fast=True)
     found = segmenter(scan, None)
     expected = np.where(scan.voxels > 100, 51, np.where(scan.voxels > 0, 5, 0))
     np.testing.assert_array_equal(found.voxels, expected)
@@ -63,7 +63,7 @@ def test_a_scan_is_handed_over(program: Path) -> None:
 
 
 def test_it_is_asked_for_some_organs(program: Path) -> None:
-    segmenter = choose_segmenter("totalsegmentator", organs=["liver", "heart"], order=3)
+    segmenter = make_segmenter("totalsegmentator", organs=["liver", "heart"], order=3)
     assert set(np.unique(segmenter(ct(), ["liver"]).voxels)) == {0, 5}
     identity = segmenter.parts[0].identity()
     flags = "--ml --quiet --resampling_order 3 --roi_subset heart liver"
@@ -73,14 +73,14 @@ def test_it_is_asked_for_some_organs(program: Path) -> None:
 
 def test_its_failure_is_told(program: Path) -> None:
     with pytest.raises(RuntimeError, match=r"^TotalSegmentator failed with 3: no GPU, no luck$"):
-        choose_segmenter("totalsegmentator")(ct(top=-1.0), None)
+        make_segmenter("totalsegmentator")(ct(top=-1.0), None)
 
 
 def test_another_version_is_refused(program: Path) -> None:
     path = program.with_name("TotalSegmentator")
     path.write_text(SCRIPT.format(python=sys.executable, version="1.5.7"))
     with pytest.raises(InputError, match=r"version: found 1\.5\.7, expected TotalSegmentator 2"):
-        choose_segmenter("totalsegmentator")(ct(), None)
+        make_segmenter("totalsegmentator")(ct(), None)
     assert program.read_text().splitlines() == ["--version"]
 
 

@@ -13,7 +13,7 @@ from tumorchain_jax.scan.preprocess import (
 )
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.factory import NO_SEGMENTER
-from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
+from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, lazy_masks
 from tumorchain_jax.segmentation.total import PARTS, Part, TotalSegmenter
 
 SPLEEN, LIVER, AORTA, LUMBAR = map(ORGANS.index, ("spleen", "liver", "aorta", "lumbar_vertebrae"))
@@ -64,7 +64,7 @@ def test_a_given_label_map_is_all_there_is(patient: Patient, transform: GridTran
 
 def test_parts_run_when_their_organs_are_named(patient: Patient, transform: GridTransform) -> None:
     ran: list[str] = []
-    none = no_masks_yet(patient.ct, transform, truth_teller(patient, ran))
+    none = lazy_masks(patient.ct, transform, truth_teller(patient, ran))
     assert not none.merged.any()
     assert (none.origin.kind, none.statistics, ran) == ("none", {}, [])
     assert "no organ mask" in none.warnings[0]
@@ -76,7 +76,7 @@ def test_parts_run_when_their_organs_are_named(patient: Patient, transform: Grid
     assert "aorta" not in digestive.statistics
     assert digestive.origin.weights == {"part 291": "sha 291"}
     assert digestive.showing([SPLEEN, LIVER]) is digestive
-    assert [part.name for part in digestive.parts_for([LIVER, AORTA])] == ["part 293"]
+    assert [part.name for part in digestive.missing_models([LIVER, AORTA])] == ["part 293"]
 
     more = digestive.showing([AORTA]).showing([LIVER, LUMBAR])
     assert ran == ["part 291", "part 293", "part 292"]
@@ -100,7 +100,7 @@ def test_the_order_of_naming_does_not_matter(patient: Patient, transform: GridTr
         return Part(f"part {number}", ids, everywhere, lambda: "")
 
     two = TotalSegmenter("two", (claims(291), claims(292)))
-    none = no_masks_yet(patient.ct, transform, two)
+    none = lazy_masks(patient.ct, transform, two)
     kidney, vertebra = ORGANS.index("kidney_right"), ORGANS.index("vertebrae_S1")
     orders: list[OrganMasks] = [
         none.showing([kidney]).showing([vertebra]),
@@ -115,10 +115,10 @@ def test_the_order_of_naming_does_not_matter(patient: Patient, transform: GridTr
 def test_no_segmenter_and_one_that_finds_nothing(
     patient: Patient, transform: GridTransform
 ) -> None:
-    none = no_masks_yet(patient.ct, transform, NO_SEGMENTER)
+    none = lazy_masks(patient.ct, transform, NO_SEGMENTER)
     assert none.showing(range(57)) is none
     assert none.segmenting is None
     blind = Part("blind", (0, 5), lambda s: Volume(np.zeros(s.shape, np.uint8), s.affine), str)
-    masks = no_masks_yet(patient.ct, transform, TotalSegmenter("blind", (blind,)))
+    masks = lazy_masks(patient.ct, transform, TotalSegmenter("blind", (blind,)))
     assert "found no organ" in masks.showing(DIGESTIVE).warnings[1]
     assert masks.showing([SPLEEN]) is masks, "it finds no spleen"

@@ -16,10 +16,10 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 def test_a_configuration_has_the_fields_of_nano_s(name: str) -> None:
     nano, config = read_config(CONFIGS / "nano.py", []), read_config(CONFIGS / name, [])
     assert config.keys() == nano.keys()
-    for field in ("data", "window", "checkpoint", "encoder"):
+    for field in ("data", "window", "checkpoint", "pretrain"):
         assert config[field].keys() == nano[field].keys(), field
     # An encoder without lessons needs no more than the word that it has none.
-    assert config.encoder.alone.steps == config.encoder.whole.steps == 0
+    assert config.pretrain.patch_stage.steps == config.pretrain.scan_stage.steps == 0
 
 
 @pytest.mark.parametrize("size", ["3b", "7b"])

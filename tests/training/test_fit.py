@@ -43,7 +43,7 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
     """Six steps."""
     step_fn = config.pop("update", update)
     checkpoint = {"every": 1, "minutes": 0, "keep": 2, "best": "loss"}
-    watch = {"profile": "", "wandb": "", "patience": 0.0}
+    watch = {"profile": "", "wandb": "", "hang_timeout_s": 0.0}
     fields = {
         "log_every": 1,
         "checkpoint": checkpoint | config.pop("checkpoint", {}),
@@ -52,9 +52,11 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
     state = TrainState(jnp.int32(0), {"w": jnp.ones((2, size))}, {}, {"count": jnp.int32(0)})
     batches_from = lambda step: stream(step, stop, spoilt)
     abstract = jax.tree.map(shape_of, state)
-    names_of = lambda step: [f"scan {step}"]
+    describe_batch = lambda step: [f"scan {step}"]
     best = fields["checkpoint"]["best"]
-    job = Job(abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), best, names_of)
+    job = Job(
+        abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), best, describe_batch
+    )
     return fit(workdir, job, ConfigDict(fields))
 
 

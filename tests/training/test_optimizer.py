@@ -50,10 +50,10 @@ def test_adamw_s_first_step_is_the_learning_rate() -> None:
 
 
 def test_rules_scale_the_learning_rate() -> None:
-    updates = first_update(0.0, rate_scale=(("a/.*", 0.3), (".*", 1.0)))
+    updates = first_update(0.0, lr_multiplier=(("a/.*", 0.3), (".*", 1.0)))
     assert updates == pytest.approx({"a/b": -0.03, "c": 0.1}, rel=1e-5)
     with pytest.raises(InputError, match="none for c among"):
-        first_update(0.0, rate_scale=(("a/.*", 0.3),))
+        first_update(0.0, lr_multiplier=(("a/.*", 0.3),))
 
 
 def test_gradients_are_clipped_by_their_global_norm() -> None:

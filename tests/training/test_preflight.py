@@ -15,7 +15,7 @@ import pytest
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.config import read_config
-from tumorchain_jax.parallel.rendezvous import ALONE
+from tumorchain_jax.parallel.rendezvous import SINGLE_PROCESS
 from tumorchain_jax.training import preflight as module
 from tumorchain_jax.training.preflight import preflight, text
 
@@ -34,7 +34,7 @@ NAMES = [*OF_HOSTS, "mesh", "batch", "weights", "disk", "collective"]
 
 def look(workdir: Path, *overrides: str) -> dict[str, Any]:
     """Each check by its name."""
-    found = preflight(read_config(NANO, overrides), workdir, ALONE)
+    found = preflight(read_config(NANO, overrides), workdir, SINGLE_PROCESS)
     return {check.name: check for check in found.checks}
 
 
@@ -52,7 +52,7 @@ def test_a_machine_that_is_ready(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("name", "overrides", "message"),
     [
         ("mesh", ["--config.mesh.tensor=3"], "data 1, fsdp -1, tensor 3"),
-        ("batch", ["--config.rows_per_device=3"], "found 3, expected a divisor of 8"),
+        ("batch", ["--config.micro_batch_size=3"], "found 3, expected a divisor of 8"),
         ("weights", ['--config.trainable=(("encoder/.*",True),)'], "found none for decoder/"),
         ("dataset", ["--config.data.phantoms=0"], "dataset.json: found none"),
         ("init", ["--config.init=/no,/neither"], "/no: config.init: found no such folder"),

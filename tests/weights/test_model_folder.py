@@ -16,7 +16,7 @@ from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights import model_folder
-from tumorchain_jax.weights.model_folder import export, load_exported
+from tumorchain_jax.weights.model_folder import export, load_model
 
 PREPROCESS = PreprocessConfig((8, 16, 16), 50.0, 350.0)
 
@@ -49,7 +49,7 @@ def folder(tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, tmp_path:
 def test_an_export_comes_back_bit_for_bit(
     tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, folder: Path
 ) -> None:
-    found = load_exported(folder)
+    found = load_model(folder)
     assert (found.model, found.preprocess) == (tiny, PREPROCESS)
     assert (found.history, found.initial_roi) == ("latest", True)
     assert found.tokenizer.token_bytes == tokenizer.token_bytes
@@ -66,7 +66,7 @@ def test_adapters_are_exported_with_their_rule(
     shapes = abstract_params(config).items()
     params = {path: np.full(leaf.shape, 0.5, np.float32) for path, leaf in shapes}
     export(tmp_path / "new" / "export", config, PREPROCESS, "all", params, tokenizer)
-    found = load_exported(tmp_path / "new" / "export")
+    found = load_model(tmp_path / "new" / "export")
     assert found.model == config
     assert_equal_trees(found.params, params)
 
@@ -78,16 +78,16 @@ def test_device_arrays_and_views_are_exported_too(
     mixed = params | {name: np.asfortranarray(params[name])}
     mixed["projector/linear1/bias"] = jnp.asarray(params["projector/linear1/bias"])
     export(tmp_path / "export", tiny, PREPROCESS, "all", mixed, tokenizer)
-    assert_equal_trees(load_exported(tmp_path / "export").params, params)
+    assert_equal_trees(load_model(tmp_path / "export").params, params)
 
 
 def test_a_new_export_takes_the_place_of_the_old(
     tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, folder: Path
 ) -> None:
-    before = load_exported(folder).sha256
+    before = load_model(folder).sha256
     changed = {path: leaf + 1 for path, leaf in params.items()}
     export(folder, tiny, PREPROCESS, "all", changed, tokenizer)
-    assert load_exported(folder).sha256 != before
+    assert load_model(folder).sha256 != before
     assert [path.name for path in folder.parent.iterdir()] == ["export"]
 
 
@@ -98,7 +98,7 @@ def test_a_failed_export_leaves_the_old_one_whole(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = load_exported(folder).sha256
+    before = load_model(folder).sha256
 
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no space left on device")
@@ -106,7 +106,7 @@ def test_a_failed_export_leaves_the_old_one_whole(
     monkeypatch.setattr(model_folder, "save_file", fail)
     with pytest.raises(OSError, match="no space"):
         export(folder, tiny, PREPROCESS, "all", params, tokenizer)
-    assert load_exported(folder).sha256 == before
+    assert load_model(folder).sha256 == before
     assert [path.name for path in folder.parent.iterdir()] == ["export"]
 
 
@@ -180,11 +180,11 @@ def test_a_bad_export_is_refused_in_one_line(
 ) -> None:
     spoil(folder)
     with pytest.raises(InputError, match=message) as error:
-        load_exported(folder)
+        load_model(folder)
     assert str(error.value).startswith(str(folder))
     assert "\n" not in str(error.value)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a checkpoint folder"):
-        load_exported(tmp_path / "nothing")
+        load_model(tmp_path / "nothing")

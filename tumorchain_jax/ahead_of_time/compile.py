@@ -21,7 +21,7 @@ from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.tumorchain.flops import training_flops
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
-from tumorchain_jax.training.tumorchain.program import accumulation_on, training_program
+from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
 
 GIB = 2**30
 SPARE = 0.9
@@ -85,7 +85,7 @@ def compile_one(config: ConfigDict, target: Target, program: str, batch_size: in
 
 
 def _training_facts(config: ConfigDict, mesh: Any, target: Target) -> Row:
-    trained = training_program(config, mesh).state.trained.keys()
+    trained = build_program(config, mesh).state.trained.keys()
     flops = training_flops(
         config.model, config.batch_size, config.data.length, len(ORGANS), trained
     )
@@ -147,8 +147,8 @@ def _suggestion(config: ConfigDict, row: Row) -> str:
     if row["program"] == "train":
         if config.remat != "full":
             return "--config.remat=full"
-        if config.rows_per_device > 1 and row["accumulation"] * config.rows_per_device > 1:
-            return f"--config.rows_per_device={config.rows_per_device // 2}"
+        if config.micro_batch_size > 1 and row["accumulation"] * config.micro_batch_size > 1:
+            return f"--config.micro_batch_size={config.micro_batch_size // 2}"
         if config.frozen_dtype != "bfloat16" and config.model.lora is not None:
             return "--config.frozen_dtype=bfloat16"
         return "more devices, or --config.mesh.tensor=2 for half of a row's activations"

@@ -28,10 +28,10 @@ from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
-from tumorchain_jax.reasoning.prompt import QUESTION_TOKENS, Chat
+from tumorchain_jax.reasoning.prompt import MAX_QUESTION_TOKENS, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
 from tumorchain_jax.segmentation.tiles import tile_program
-from tumorchain_jax.training.tumorchain.program import training_program
+from tumorchain_jax.training.tumorchain.program import build_program
 
 LONGEST_TOKEN = 128
 """Bytes of the longest of Qwen's tokens, which is 128 spaces."""
@@ -39,7 +39,7 @@ LONGEST_TOKEN = 128
 
 def lower_training(config: ConfigDict, mesh: Mesh) -> Any:
     """One optimizer step."""
-    program = training_program(config, mesh)
+    program = build_program(config, mesh)
     with on_mesh(mesh):
         step: Any = program.step
         return step.lower(program.state, program.batch)
@@ -66,7 +66,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
         (matcher, prompt),
     )
-    loop = LoopConfig(model.global_tokens + QUESTION_TOKENS, history=config.history)
+    loop = LoopConfig(model.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
     request = _request(model, loop, rows_of(mesh), batch_size)
     with on_mesh(mesh):
         return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
@@ -99,8 +99,8 @@ def _request(
     cells = prod(model.encoder.cells) if model.roi_source == "encoder" else 0
     prompt, organs = (loop.prompt_length,), len(ORGANS)
     return Request(
-        bank=array((model.global_tokens + cells, model.decoder.hidden_size), model.dtype),
-        roi_rows=array((organs, model.roi_slots), jnp.int32),
+        visual_tokens=array((model.global_tokens + cells, model.decoder.hidden_size), model.dtype),
+        roi_index=array((organs, model.roi_slots), jnp.int32),
         roi_valid=array((organs, model.roi_slots), jnp.bool_),
         prompt=Turn(array(prompt, jnp.int32), array(prompt, jnp.int32), array(prompt, jnp.bool_)),
         visited=array((organs,), jnp.bool_),

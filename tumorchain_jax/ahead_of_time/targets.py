@@ -92,14 +92,14 @@ class Target:
         from jax.experimental import topologies
 
         platform = self.chip.platform
-        compiler, mend = COMPILERS[platform]
+        compiler, hint = COMPILERS[platform]
         options = self._gpu_options() if platform == "cuda" else self._tpu_options()
         try:
             return topologies.get_topology_desc(platform=platform, **options).devices
         except RuntimeError as error:
             if _installed(compiler):
                 raise
-            raise InputError(self.name, "compiler", "none", compiler, mend) from error
+            raise InputError(self.name, "compiler", "none", compiler, hint) from error
 
     def _tpu_options(self) -> dict[str, Any]:
         shape = self.chip.shapes[self.size // self.chip.per_chip]

@@ -39,14 +39,14 @@ class Scene:
 
     Attributes:
         bank: its visual tokens.
-        roi_rows: of each organ.
+        roi_index: of each organ.
         words: the text of every token.
     """
 
     chat: Chat
     global_tokens: int
-    bank: np.ndarray
-    roi_rows: np.ndarray
+    visual_tokens: np.ndarray
+    roi_index: np.ndarray
     words: str
     rounds: int
     tokens: int
@@ -86,24 +86,24 @@ def _scene(config: TumorChainConfig, rounds: int, tokens: int) -> Scene:
     rng = np.random.default_rng(0)
     chat = Chat(Tokenizer.train([QUESTION], config.decoder.vocab_size))
     rows = config.global_tokens + prod(config.encoder.cells)
-    bank = rng.normal(0, 0.02, (1, rows, config.decoder.hidden_size)).astype(np.float32)
+    visual_tokens = rng.normal(0, 0.02, (1, rows, config.decoder.hidden_size)).astype(np.float32)
     cells = rng.integers(config.global_tokens, rows, (1, len(ORGANS), config.roi_slots))
     words = f" {', '.join(display_name(label) for label in range(1, rounds + 1))} "
-    return Scene(chat, config.global_tokens, bank, cells, words, rounds, tokens)
+    return Scene(chat, config.global_tokens, visual_tokens, cells, words, rounds, tokens)
 
 
 def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
     prompt = scene.chat.question(QUESTION, (), config.global_tokens)
     loop = LoopConfig(len(prompt), scene.rounds, scene.tokens, organs_per_round=1)
-    valid = np.ones(scene.roi_rows.shape, bool)
+    valid = np.ones(scene.roi_index.shape, bool)
     valid[:, 0] = False  # the background
     request = Request(
-        jnp.asarray(scene.bank),
-        jnp.asarray(scene.roi_rows, jnp.int32),
+        jnp.asarray(scene.visual_tokens),
+        jnp.asarray(scene.roi_index, jnp.int32),
         jnp.asarray(valid),
         Turn(
             jnp.asarray([prompt.tokens], jnp.int32),
-            jnp.asarray([prompt.bank_rows], jnp.int32),
+            jnp.asarray([prompt.visual_index], jnp.int32),
             jnp.ones((1, len(prompt)), bool),
         ),
         jnp.zeros((1, len(ORGANS)), bool),
@@ -124,7 +124,7 @@ class _Theirs:
         import torch
 
         self.model, self.scene = model, scene
-        self.bank = torch.from_numpy(scene.bank[0])
+        self.visual_tokens = torch.from_numpy(scene.visual_tokens[0])
 
     def __call__(self) -> np.ndarray:
         """The tokens of each round."""
@@ -133,7 +133,7 @@ class _Theirs:
 
         scene, chat, cache = self.scene, self.scene.chat, DynamicCache()
         turn, visited, written = chat.question(QUESTION, (), scene.global_tokens), set(), []
-        ids, rows = turn.tokens, turn.bank_rows
+        ids, rows = turn.tokens, turn.visual_index
         with torch.no_grad():
             for _ in range(scene.rounds):
                 self._read(ids[:-1], rows[:-1], cache)
@@ -152,10 +152,10 @@ class _Theirs:
                 named = [label for mention in labels_named(text) for label in mention.labels]
                 organ = next(label for label in named if label not in visited)
                 visited.add(organ)
-                turn = chat.look_again([(organ, scene.roi_rows[0, organ])])
+                turn = chat.look_again([(organ, scene.roi_index[0, organ])])
                 # The last token was written but not read; a cut answer is then closed.
                 ids = [out[-1], chat.tokenizer.im_end, *turn.tokens]
-                rows = [TEXT, TEXT, *turn.bank_rows]
+                rows = [TEXT, TEXT, *turn.visual_index]
         return np.array(written)
 
     def _read(self, ids: list[int], rows: list[int], cache: Any) -> None:
@@ -163,5 +163,5 @@ class _Theirs:
 
         tokens, visual = torch.tensor([ids]), torch.tensor([rows])
         embeddings = self.model.get_input_embeddings()(tokens)
-        embeddings[visual >= 0] = self.bank[visual[visual >= 0]]
+        embeddings[visual >= 0] = self.visual_tokens[visual[visual >= 0]]
         self.model(inputs_embeds=embeddings, past_key_values=cache, logits_to_keep=1)

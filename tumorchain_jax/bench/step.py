@@ -20,7 +20,7 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.tumorchain.initial import random_params
 from tumorchain_jax.training.tumorchain.loss import Batch, loss_sums
-from tumorchain_jax.training.tumorchain.program import training_program
+from tumorchain_jax.training.tumorchain.program import build_program
 from tumorchain_jax.training.tumorchain.train import layout_of
 
 FIRST_SEED = 7_000_000
@@ -44,14 +44,14 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         arrays = next(stream)
 
     mesh = make_mesh(dict(config.mesh))
-    program = training_program(config, mesh)
+    program = build_program(config, mesh)
     batch = Batch(**jax.device_put(arrays, rows_of(mesh)))
     state = [program.start(random_params(config.model, 0, program.params))]
     trained, frozen = jax.tree.map(jnp.copy, (state[0].trained, state[0].frozen))
     model = TumorChain(config.model, remat=config.remat, scan_unroll=config.scan_unroll)
 
     def loss(trained: dict[str, Any]) -> jax.Array:
-        sums = loss_sums(model, unflatten(frozen | trained), batch, config.loss_parts)
+        sums = loss_sums(model, unflatten(frozen | trained), batch, config.logits_chunks)
         return sums.token_loss + sums.organ_loss
 
     def update() -> TrainState:

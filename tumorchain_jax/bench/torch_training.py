@@ -77,12 +77,12 @@ class TorchTrainer:
         def tensor(values: Any) -> Any:
             return torch.from_numpy(np.array(values))
 
-        def bank_rows(rows: np.ndarray) -> Any:
+        def visual_index(rows: np.ndarray) -> Any:
             """Rows of each scan's bank -> rows of the banks one after the other."""
             scans = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
             return tensor(np.maximum(rows, 0) + scans * bank_size).long()
 
-        mask, known = Packing(batch.positions, batch.owner).mask(), known_organs(batch)
+        mask, known = Packing(batch.positions, batch.segment_ids).mask(), known_organs(batch)
         host: dict[str, np.ndarray] = {
             name: np.asarray(array) for name, array in batch._asdict().items()
         }
@@ -90,11 +90,11 @@ class TorchTrainer:
         self.volume, self.mask = tensor(host["volume"]), tensor(mask)
         self.tokens = tensor(host["tokens"]).long()
         self.positions = tensor(host["positions"]).long()
-        self.is_visual = tensor(host["bank_rows"] >= 0)[..., None]
-        self.visual_rows = bank_rows(host["bank_rows"])
-        self.roi_rows = bank_rows(host["roi_rows"])
+        self.is_visual = tensor(host["visual_index"] >= 0)[..., None]
+        self.visual_rows = visual_index(host["visual_index"])
+        self.roi_index = visual_index(host["roi_index"])
         self.roi_weight = tensor(host["roi_valid"])[..., None].float()
-        labels = np.where(host["is_target"], host["tokens"], IGNORED)[:, 1:]
+        labels = np.where(host["loss_mask"], host["tokens"], IGNORED)[:, 1:]
         self.labels = tensor(labels).long().flatten()
         self.abnormal = tensor(np.where(known, host["abnormal"], IGNORED)).long().flatten()
 
@@ -107,10 +107,10 @@ class TorchTrainer:
         def tick(_: Any = None) -> None:
             ticks.append(time.perf_counter())
 
-        bank = self._encode()
+        visual_tokens = self._encode()
         tick()
-        bank.register_hook(tick)  # when the decoder's backward pass is through
-        loss = self._loss(bank)
+        visual_tokens.register_hook(tick)  # when the decoder's backward pass is through
+        loss = self._loss(visual_tokens)
         tick()
         loss.backward()
         tick()
@@ -135,10 +135,10 @@ class TorchTrainer:
         pooled = blocks.mean(dim=(2, 4, 6)).flatten(1, 3)
         return self.projector.projector(torch.cat([pooled, cells], dim=1))
 
-    def _loss(self, bank: Any) -> Any:
+    def _loss(self, visual_tokens: Any) -> Any:
         import torch
 
-        rows = bank.flatten(0, 1)
+        rows = visual_tokens.flatten(0, 1)
         visual = rows.index_select(0, self.visual_rows.flatten()).view(*self.tokens.shape, -1)
         words = self.decoder.get_input_embeddings()(self.tokens)
         logits = self.decoder(
@@ -147,7 +147,7 @@ class TorchTrainer:
             attention_mask=self.mask,
             use_cache=False,
         ).logits
-        roi = rows.index_select(0, self.roi_rows.flatten()).view(*self.roi_rows.shape, -1)
+        roi = rows.index_select(0, self.roi_index.flatten()).view(*self.roi_index.shape, -1)
         weight = self.roi_weight
         means = (roi * weight).sum(dim=2) / weight.sum(dim=2).clamp(min=1)
         cross_entropy = torch.nn.functional.cross_entropy

@@ -46,8 +46,8 @@ def require(*packages: str) -> None:
     """
     for package in packages:
         if find_spec(package) is None:
-            expected, mend = f"{package}, to compare with", "install tumorchain-jax[parity]"
-            raise InputError("bench", package, "no such package here", expected, mend)
+            expected, hint = f"{package}, to compare with", "install tumorchain-jax[parity]"
+            raise InputError("bench", package, "no such package here", expected, hint)
 
 
 def transformers_model(config: Qwen2Config, params: dict[str, Any]) -> Any:

@@ -114,8 +114,8 @@ def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
     }
     for flag, asked in flags.items():
         if asked:
-            mend = f"leave out {flag}, or -m"
-            raise InputError("command line", flag, "masks of all scans", "a scan to segment", mend)
+            hint = f"leave out {flag}, or -m"
+            raise InputError("command line", flag, "masks of all scans", "a scan to segment", hint)
 
 
 def _analyze_one(

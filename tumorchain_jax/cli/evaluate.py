@@ -28,7 +28,13 @@ def add_command(command: Command) -> None:
         metavar=("CT", "LABELMAP"),
         help="a real CT to paint tumours into; may be given more than once",
     )
-    source.add_argument("--items", type=Path, help="score kept answers again, without a model")
+    source.add_argument(
+        "--rescore",
+        dest="items",
+        type=Path,
+        metavar="FILE",
+        help="score saved answers again, without a model",
+    )
     add = evaluate.add_argument
     add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
     add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
@@ -49,7 +55,7 @@ def add_command(command: Command) -> None:
         help="new folder for answers, score, plot and failures; a stopped run goes on",
     )
     kept.add_argument(
-        "--ceiling",
+        "--probe",
         action="store_true",
         help="with --data: what a linear classifier reads in the tokens, told where lesions are",
     )
@@ -59,8 +65,8 @@ def add_command(command: Command) -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.run import evaluate
 
-    if options.ceiling:
-        return _ceiling(options)
+    if options.probe:
+        return _probe(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     use_compilation_cache()
     score, text = evaluate(
@@ -79,25 +85,25 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
-    from tumorchain_jax.segmentation.factory import choose_segmenter
+    from tumorchain_jax.segmentation.factory import make_segmenter
 
     if options.segment is None:
         return None
     if options.data or options.items:
-        mend = "ask about phantoms or real CTs"
-        raise InputError("command line", "--segment", "a data set", "scans", mend)
-    return choose_segmenter(weights=None if options.segment is True else options.segment)
+        hint = "ask about phantoms or real CTs"
+        raise InputError("command line", "--segment", "a data set", "scans", hint)
+    return make_segmenter(weights=None if options.segment is True else options.segment)
 
 
-def _ceiling(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.probe import ceiling, ceiling_text
+def _probe(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.probe import linear_probe, probe_text
     from tumorchain_jax.pretrained import NANO_CHECKPOINT
-    from tumorchain_jax.weights.model_folder import load_exported
+    from tumorchain_jax.weights.model_folder import load_model
 
     if options.data is None:
-        expected = "a data set's folder with --ceiling"
+        expected = "a data set's folder with --probe"
         raise InputError("command line", "--data", "none", expected, "name one")
     use_compilation_cache()
-    rows = ceiling(load_exported(options.checkpoint or NANO_CHECKPOINT), options.data)
-    print(json.dumps(rows) if options.json else f"{ceiling_text(rows)}\n{NOTICE}")
+    rows = linear_probe(load_model(options.checkpoint or NANO_CHECKPOINT), options.data)
+    print(json.dumps(rows) if options.json else f"{probe_text(rows)}\n{NOTICE}")
     return 0

@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"tumorchain: stopped {stopped}; the same command goes on from there", file=sys.stderr
         )
-        return getattr(options, "exit_when_stopped", 0)
+        return getattr(options, "preempted_exit_code", 0)
     except KeyboardInterrupt:
         print("tumorchain: stopped", file=sys.stderr)
         return 130

@@ -22,15 +22,15 @@ def add_command(command: Command) -> None:
 def _preflight(options: argparse.Namespace) -> int:
     from tumorchain_jax.core.config import read_config
     from tumorchain_jax.parallel.processes import TIMEOUT
-    from tumorchain_jax.parallel.rendezvous import ALONE, find_place
+    from tumorchain_jax.parallel.rendezvous import SINGLE_PROCESS, resolve_process
     from tumorchain_jax.training.preflight import preflight, text
 
     check_processes(options)
     config = read_config(options.config, options.overrides)
-    place = ALONE
+    place = SINGLE_PROCESS
     if options.coordinator:
         words = options.coordinator, options.processes, options.process
-        place = find_place(*words, TIMEOUT)
+        place = resolve_process(*words, TIMEOUT)
     found = preflight(config, options.workdir, place)
     if place.index == 0:
         values = asdict(found) | {"ok": found.ok}

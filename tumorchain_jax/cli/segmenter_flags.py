@@ -48,9 +48,9 @@ def segmenter_of(
 ) -> "TotalSegmenter":
     """The one that the flags of `takes_segmenter` name."""
     from tumorchain_jax.segmentation.cache import SegmentationCache
-    from tumorchain_jax.segmentation.factory import choose_segmenter
+    from tumorchain_jax.segmentation.factory import make_segmenter
 
-    return choose_segmenter(
+    return make_segmenter(
         options.segmenter,
         options.weights,
         fast=options.fast,

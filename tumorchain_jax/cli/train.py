@@ -19,7 +19,7 @@ def add_command(command: Command) -> None:
     add = train.add_argument
     add("--profile", metavar="FIRST:LAST", help="steps to trace, into WORKDIR/profile")
     add(
-        "--exit-when-stopped",
+        "--preempted-exit-code",
         type=int,
         default=0,
         metavar="CODE",

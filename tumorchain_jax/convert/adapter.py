@@ -100,14 +100,14 @@ def _check_fields(path: Path, fields: Mapping[str, Any]) -> None:
         raise InputError(path, "peft_type", repr(fields.get("peft_type")), "'LORA'", "merge it")
     for name in UNSUPPORTED:
         if fields.get(name):
-            mend = "merge it with PEFT first"
-            raise InputError(path, name, repr(fields[name]), "plain LoRA, without it", mend)
+            hint = "merge it with PEFT first"
+            raise InputError(path, name, repr(fields[name]), "plain LoRA, without it", hint)
     if fields.get("bias", "none") != "none":
         raise InputError(path, "bias", repr(fields["bias"]), "'none'", "merge it with PEFT first")
     for name, is_sound in CHECKS.items():
         if fields.get(name) is not None and not is_sound(fields[name]):
-            mend = "save it again with PEFT"
-            raise InputError(path, name, repr(fields[name]), "what PEFT writes", mend)
+            hint = "save it again with PEFT"
+            raise InputError(path, name, repr(fields[name]), "what PEFT writes", hint)
     for name, kinds in (("r", (int,)), ("lora_alpha", (int, float))):
         if type(fields.get(name)) not in kinds or not 0 < fields[name] < qwen2.LARGEST:
             found = repr(fields.get(name, "no such field"))

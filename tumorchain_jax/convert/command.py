@@ -22,7 +22,7 @@ from tumorchain_jax.convert.tumorchain import (
 )
 from tumorchain_jax.convert.verifier import Verdict, verify
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import appearing
+from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.weights.matching import match
 
 SHOWN = 20
@@ -54,12 +54,12 @@ def convert(
     if what == "verify":
         return _told(_verify(source, output))
     if what == "import" and is_theirs(source):
-        with appearing(output) as part:
+        with atomic_directory(output) as part:
             count = import_tumorchain(source, part)
     elif what == "import":
         count = len(import_folder(source, output, dtype, base))
     elif is_ours(source):
-        with appearing(output) as part:
+        with atomic_directory(output) as part:
             count = export_tumorchain(source, part)
     else:
         count = len(export_folder(source, output, dtype, adapter))
@@ -70,8 +70,8 @@ def _convert_segmentation(
     what: str, source: Path, output: Path | None, dtype: str | None
 ) -> dict[str, Any]:
     if dtype not in (None, "float32"):
-        mend = "leave it out"
-        raise InputError("command line", "--dtype", dtype, "float32, as nnU-Net has it", mend)
+        hint = "leave it out"
+        raise InputError("command line", "--dtype", dtype, "float32, as nnU-Net has it", hint)
     if what == "inspect":
         return inspect_segmentation(source)
     output = _named(output)

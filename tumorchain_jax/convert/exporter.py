@@ -13,7 +13,7 @@ from tumorchain_jax.convert.adapter import STEM
 from tumorchain_jax.convert.imported import SOURCE, Entry, Imported
 from tumorchain_jax.convert.merge import Merged
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import appearing
+from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.weights.matching import FLOATS
 from tumorchain_jax.weights.tensor_files import DTYPES, INDEX, TensorWriter, as_bytes, rounded
 
@@ -39,7 +39,7 @@ def export_folder(
     """
     imported = Imported(source)
     weights = Merged(imported, adapter) if adapter else imported
-    with appearing(output) as part:
+    with atomic_directory(output) as part:
         hashes = _write(imported, weights, part, dtype)
         for path in (source / SOURCE).iterdir():
             shutil.copyfile(path, part / path.name)

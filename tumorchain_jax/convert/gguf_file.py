@@ -60,16 +60,16 @@ def unpack_gguf(path: Path, folder: Path) -> None:
             has a tokenizer that is not known here.
     """
     if find_spec("gguf") is None:
-        mend = "install tumorchain-jax[chat]"
-        raise InputError(path, "GGUF", "no `gguf` package here", "one, to read it", mend)
+        hint = "install tumorchain-jax[chat]"
+        raise InputError(path, "GGUF", "no `gguf` package here", "one, to read it", hint)
     from gguf import GGUFReader, dequantize
 
     try:
         reader = GGUFReader(path)
         fields = {name: field.contents() for name, field in reader.fields.items()}
     except (OSError, ValueError, IndexError, KeyError) as error:
-        mend = "download it again"
-        raise InputError(path, "GGUF", repr(str(error)), "a whole file", mend) from error
+        hint = "download it again"
+        raise InputError(path, "GGUF", repr(str(error)), "a whole file", hint) from error
     tied = not any(tensor.name == "output.weight" for tensor in reader.tensors)
     config = _read_config(path, fields, tied)
     specs = {

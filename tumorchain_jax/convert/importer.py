@@ -21,7 +21,7 @@ from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, write_manifest
 from tumorchain_jax.convert.recognise import as_folder, open_source
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import part_of
+from tumorchain_jax.core.files import staging_path
 from tumorchain_jax.models.weight_map import canonical
 from tumorchain_jax.weights.matching import Family, Match, Place, match
 from tumorchain_jax.weights.orbax_folder import OrbaxFolder
@@ -59,7 +59,7 @@ def import_folder(
         InputError: it cannot be read, is of no known family, does not fit its configuration, has a
             number that is not finite; there is no room; the output is there.
     """
-    part = part_of(output)
+    part = staging_path(output)
     with as_folder(source) as folder, open_source(folder, base) as (tensors, family):
         matched = match(folder, family, tensors, dtype)
         _check_copies(folder, family, tensors)

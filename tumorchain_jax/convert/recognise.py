@@ -83,8 +83,8 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
     path = folder / adapter.CONFIG
     if path.is_file():
         if base is None:
-            mend = "name the model that it was made for, or that model's imported folder"
-            raise InputError("command line", "--base", "none", "an adapter's base", mend)
+            hint = "name the model that it was made for, or that model's imported folder"
+            raise InputError("command line", "--base", "none", "an adapter's base", hint)
         return adapter.read_adapter(path, read_json(path), base, tensors)
     path = folder / "config.json"
     fields = read_json(path) if path.is_file() else {}

@@ -185,8 +185,8 @@ def _model(folder: Path) -> TumorChainConfig:
     try:
         return TumorChainConfig.from_dict(_read_config(folder)["model"])
     except (KeyError, TypeError, AttributeError) as error:
-        found, mend = repr(str(error)), "export it again"
-        raise InputError(path, "model", found, "a TumorChain", mend) from error
+        found, hint = repr(str(error)), "export it again"
+        raise InputError(path, "model", found, "a TumorChain", hint) from error
 
 
 def _parts(
@@ -203,8 +203,8 @@ def _parts(
             is part.adapters
         }
         if strange := [path for path in like if "/lora_" in path and not part.adapters]:
-            expected, mend = "adapters in the decoder alone", "merge them first"
-            raise InputError(folder, part.prefix + strange[0], "an adapter", expected, mend)
+            expected, hint = "adapters in the decoder alone", "merge them first"
+            raise InputError(folder, part.prefix + strange[0], "an adapter", expected, hint)
         if like:
             made_of = sources(part.table, like)
             parts.append((part, {part.prefix + path: made_of[path] for path in like}))
@@ -228,8 +228,8 @@ def _check(path: Path, found: Mapping[str, Tensor], shapes: Mapping[str, tuple[i
         have = (found[key].shape, found[key].dtype) if key in found else "no such tensor"
         want = (shapes[key], FLOAT32) if key in shapes else "no such tensor"
         if have != want:
-            mend = "put the weights and the config.json of one model together"
-            raise InputError(path, key, str(have), str(want), mend)
+            hint = "put the weights and the config.json of one model together"
+            raise InputError(path, key, str(have), str(want), hint)
 
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:

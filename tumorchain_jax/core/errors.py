@@ -2,7 +2,7 @@
 
 
 class InputError(Exception):
-    """Bad input, told in one line: what, which field, found, expected, mend.
+    """Bad input, told in one line: what, which field, found, expected, fix.
 
     The command line prints it without a traceback and exits with 2.
 
@@ -11,14 +11,14 @@ class InputError(Exception):
         field: the part of it that is wrong, e.g. `dim`, `PixelSpacing`, `--question`.
         found: what was there.
         expected: what should have been there.
-        mend: what the user can do about it.
+        hint: what the user can do about it.
     """
 
-    def __init__(self, subject: object, field: str, found: str, expected: str, mend: str):
+    def __init__(self, subject: object, field: str, found: str, expected: str, hint: str):
         self.subject, self.field = str(subject), field
-        self.found, self.expected, self.mend = found, expected, mend
+        self.found, self.expected, self.hint = found, expected, hint
         # Values may come from a file: keep the message one line and free of control characters.
-        line = f"{subject}: {field}: found {found}, expected {expected}; {mend}"
+        line = f"{subject}: {field}: found {found}, expected {expected}; {hint}"
         super().__init__("".join(c if c.isprintable() else " " for c in line))
 
 

@@ -17,7 +17,7 @@ def write_file(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def part_of(output: Path) -> Path:
+def staging_path(output: Path) -> Path:
     """The hidden folder in which an output is made.
 
     Raises:
@@ -31,13 +31,13 @@ def part_of(output: Path) -> Path:
 
 
 @contextmanager
-def appearing(output: Path) -> Iterator[Path]:
+def atomic_directory(output: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `output` at the end, and vanishes if that is not reached.
 
     Raises:
-        InputError: as `part_of`.
+        InputError: as `staging_path`.
     """
-    part = part_of(output)
+    part = staging_path(output)
     shutil.rmtree(part, ignore_errors=True)
     try:
         part.mkdir()

@@ -42,10 +42,10 @@ class Fields:
     where: str
     values: Mapping[str, Any]
 
-    def refuse(self, name: str, expected: str, mend: str = "it cannot be run here") -> NoReturn:
+    def refuse(self, name: str, expected: str, hint: str = "it cannot be run here") -> NoReturn:
         """Raise an InputError about a field."""
         found = repr(self.values[name])[:200] if name in self.values else "no such field"
-        raise InputError(self.path, self.where + name, found, expected, mend)
+        raise InputError(self.path, self.where + name, found, expected, hint)
 
     def anything(self, name: str) -> Any:
         """Its value."""

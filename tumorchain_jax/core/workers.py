@@ -48,8 +48,8 @@ class RayWorkers(Executor):
         try:
             import ray
         except ImportError as error:
-            mend = "install tumorchain-jax[ray], or leave --ray out"
-            raise InputError("command line", "--ray", "no Ray here", "Ray", mend) from error
+            hint = "install tumorchain-jax[ray], or leave --ray out"
+            raise InputError("command line", "--ray", "no Ray here", "Ray", hint) from error
         if address:
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray begun here tells nobody
@@ -79,8 +79,8 @@ def _check_address(address: str) -> None:
 
 
 def _no_cluster(found: str) -> InputError:
-    mend = "check it, and what Ray on both sides says"
-    return InputError("command line", "--ray", found, "HOST:PORT of a Ray cluster", mend)
+    hint = "check it, and what Ray on both sides says"
+    return InputError("command line", "--ray", found, "HOST:PORT of a Ray cluster", hint)
 
 
 def _run(task: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -95,15 +95,15 @@ class ExampleSource:
         layout, group = self.layout, self.groups[index]
         scan = ModelScan.from_bytes(self.scans[group[0].scan])
         table = organ_cells(scan.labels, layout.roi_grid, layout.roi_slots)
-        roi_rows = table.bank_rows(layout.roi_offset)
+        roi_index = table.visual_index(layout.roi_offset)
         for record in group:
-            _check_looks(record, roi_rows)
-        questions = [row for record in group for row in self._questions(record, roi_rows)]
+            _check_looks(record, roi_index)
+        questions = [row for record in group for row in self._questions(record, roi_index)]
         _check_length(group[0], self._packed_length(questions), layout.length)
         return {
             "volume": scan.image,
             **_pack(self.prefix, questions, layout.length, self.chat.tokenizer.pad),
-            "roi_rows": table.cells + np.int32(layout.roi_offset),
+            "roi_index": table.cells + np.int32(layout.roi_offset),
             "roi_valid": table.valid,
             "abnormal": scan.abnormal,
         }
@@ -115,11 +115,11 @@ class ExampleSource:
         return f"row {index}: {records} of scan {group[0].scan}, {group[0].patient}"
 
     def _questions(
-        self, record: Record, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
+        self, record: Record, roi_index: Mapping[int, Sequence[int] | np.ndarray]
     ) -> list[Interleaved]:
         layout = self.layout
         return training_rows(
-            self.chat, record, layout.global_tokens, roi_rows, layout.history, layout.initial_roi
+            self.chat, record, layout.global_tokens, roi_index, layout.history, layout.initial_roi
         )
 
     def _packed_length(self, questions: Sequence[Interleaved]) -> int:
@@ -170,7 +170,7 @@ def _check_looks(record: Record, visible: Collection[int]) -> None:
             "look_at",
             f"{', '.join(ORGANS[organ] for organ in sorted(hidden))} without a voxel",
             "organs that the label map shows",
-            "mend the record or the label map",
+            "fix the record or the label map",
         )
 
 
@@ -178,20 +178,20 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
     """Questions behind the prefix that all of them begin with; see `models/attention.Packing`."""
     row = {
         "tokens": np.full(length, pad, np.int32),
-        "bank_rows": np.full(length, TEXT, np.int32),
-        "is_target": np.zeros(length, bool),
+        "visual_index": np.full(length, TEXT, np.int32),
+        "loss_mask": np.zeros(length, bool),
         "positions": np.zeros(length, np.int32),
         "owner": np.full(length, PAD_OWNER, np.int32),
     }
     start = 0
-    for owner, sequence in enumerate([prefix, *questions]):
-        shared = len(prefix) if owner else 0
+    for segment_ids, sequence in enumerate([prefix, *questions]):
+        shared = len(prefix) if segment_ids else 0
         place = slice(start, start + len(sequence) - shared)
         row["tokens"][place] = sequence.tokens[shared:]
-        row["bank_rows"][place] = sequence.bank_rows[shared:]
-        row["is_target"][place] = sequence.is_target[shared:]
+        row["visual_index"][place] = sequence.visual_index[shared:]
+        row["loss_mask"][place] = sequence.loss_mask[shared:]
         row["positions"][place] = range(shared, len(sequence))
-        row["owner"][place] = owner
+        row["owner"][place] = segment_ids
         start = place.stop
     return row
 

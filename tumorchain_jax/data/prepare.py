@@ -97,8 +97,8 @@ def prepare(
     lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in log)
     write_file(folder / "skipped.jsonl", lines.encode())
     if not kept:
-        mend = f"see {folder / 'skipped.jsonl'}"
-        raise InputError(records.path, "records", "none of a sound scan", "one or more", mend)
+        hint = f"see {folder / 'skipped.jsonl'}"
+        raise InputError(records.path, "records", "none of a sound scan", "one or more", hint)
     tokenizer.save(folder)
     write_split(folder, {side: sorted(split[side]) for side in SIDES})
     check_split(folder)
@@ -125,9 +125,9 @@ def prepare(
 def _check_patients(records: RecordFile, split: Mapping[str, Iterable[str]]) -> None:
     known = {name for side in SIDES for name in split[side]}
     for name in sorted(set(records.patients.values()) - known):
-        mend = "add the patient to one of them"
+        hint = "add the patient to one of them"
         found, expected = f"{name} in neither list", "each patient in one"
-        raise InputError("split.json", "split", found, expected, mend)
+        raise InputError("split.json", "split", found, expected, hint)
 
 
 def _plan(scans: Sequence[ScanFiles], config: PreprocessConfig) -> dict[str, Any]:
@@ -142,21 +142,21 @@ def _plan(scans: Sequence[ScanFiles], config: PreprocessConfig) -> dict[str, Any
 
 def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
     """Make the folder this plan's own, and a data set that is not whole."""
-    path, mend = folder / ".prepare" / "plan.json", "name another folder"
+    path, hint = folder / ".prepare" / "plan.json", "name another folder"
     if path.is_file():
         found = json.loads(path.read_bytes())
         if found != plan:
             expected = "the same scans, prepared in the same way"
-            raise InputError(folder, "output", f"a data set of {found}", expected, mend)
+            raise InputError(folder, "output", f"a data set of {found}", expected, hint)
     elif folder.is_dir() and {each.name for each in folder.iterdir()} - {".prepare"}:
         expected = "a new one, or one that `prepare` has begun"
-        raise InputError(folder, "output", "a folder of something else", expected, mend)
+        raise InputError(folder, "output", "a folder of something else", expected, hint)
     else:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             found, expected = str(error.strerror), "a folder to write to"
-            raise InputError(folder, "output", found, expected, mend) from error
+            raise InputError(folder, "output", found, expected, hint) from error
         write_file(path, json.dumps(plan, indent=1).encode())
     (folder / "dataset.json").unlink(missing_ok=True)
     for place in (folder, path.parent):
@@ -199,4 +199,4 @@ def _usable(records: RecordFile, outcomes: Iterable[Outcome], log: Log) -> Itera
 def _hidden(where: str, organs: Iterable[int]) -> InputError:
     found = f"{', '.join(display_name(organ) for organ in organs)} without a voxel"
     expected = "organs that the label map shows on the model's grid"
-    return InputError(where, "look_at", found, expected, "mend the record or the label map")
+    return InputError(where, "look_at", found, expected, "fix the record or the label map")

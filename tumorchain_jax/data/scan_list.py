@@ -27,7 +27,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
 
 _FIELDS = {"scan", "ct", "labels", "lesions", "abnormal"}
-_MEND_LINE = "mend the line; see the README's `prepare`"
+_MEND_LINE = "fix the line; see the README's `prepare`"
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,12 @@ class RecordFile:
             name = values.get("scan")
             if not isinstance(name, str) or name not in scans:
                 expected = f"the name of one of the {len(scans)} scans"
-                mend = "mend the record, or add the scan"
-                raise InputError(where, "scan", json.dumps(name), expected, mend)
+                hint = "fix the record, or add the scan"
+                raise InputError(where, "scan", json.dumps(name), expected, hint)
             patient = _record(where, values, 0).patient
             if self.patients.setdefault(name, patient) != patient:
                 expected = f"{self.patients[name]}, as in the records of {name} before"
-                raise InputError(where, "patient", patient, expected, "mend the record")
+                raise InputError(where, "patient", patient, expected, "fix the record")
             self._places.setdefault(name, []).append((where, offset))
 
     def of_scan(self, name: str, number: int) -> Iterator[tuple[str, Record]]:
@@ -189,5 +189,5 @@ def _object(where: str, line: bytes) -> dict[str, Any]:
         if not isinstance(values, dict):
             raise ValueError(f"{type(values).__name__}")
     except ValueError as error:
-        raise InputError(where, "JSON", repr(str(error)), "an object", "mend the line") from error
+        raise InputError(where, "JSON", repr(str(error)), "an object", "fix the line") from error
     return values

@@ -83,8 +83,8 @@ def write_shards(
     with tqdm(desc="scans", total=total, disable=None) as bar:
         for shard, seconds in zip(shards, tasks, strict=True):
             if not _outcomes_path(folder, shard).is_file():
-                expected, mend = "a folder that all workers share", "put it on shared storage"
-                raise InputError(folder, "output", "no trace of a worker", expected, mend)
+                expected, hint = "a folder that all workers share", "put it on shared storage"
+                raise InputError(folder, "output", "no trace of a worker", expected, hint)
             cpu_seconds += seconds
             outcomes = read_outcomes(folder, shard)
             bar.update(len(outcomes))

@@ -83,14 +83,14 @@ class Record:
         except (ValueError, KeyError, TypeError) as error:
             fields = ", ".join(field.name for field in dataclasses.fields(cls))
             raise InputError(
-                source, "record", repr(str(error)), f"JSON with {fields}", "mend the record"
+                source, "record", repr(str(error)), f"JSON with {fields}", "fix the record"
             ) from error
         record._check(source)
         return record
 
     def _check(self, source: object) -> None:
         def refuse(field: str, found: Any, expected: str) -> None:
-            raise InputError(source, field, repr(found), expected, "mend the record")
+            raise InputError(source, field, repr(found), expected, "fix the record")
 
         texts = [self.patient, self.task, self.subtask, self.question, self.reasoning, self.answer]
         texts += [*self.choices, *(r.text for r in self.rounds)]

@@ -13,7 +13,7 @@ def training_rows(
     chat: Chat,
     record: Record,
     global_tokens: int,
-    roi_rows: Mapping[int, Sequence[int] | np.ndarray],
+    roi_index: Mapping[int, Sequence[int] | np.ndarray],
     history: History,
     initial_roi: bool = False,
 ) -> list[Interleaved]:
@@ -23,17 +23,17 @@ def training_rows(
     of its own: question, last answer, new ROI, answer. The token that ends an answer is a target.
 
     Args:
-        roi_rows: organ -> bank rows; an organ without rows cannot be looked at and is an error.
+        roi_index: organ -> bank rows; an organ without rows cannot be looked at and is an error.
         initial_roi: the question's turn holds the ROI of the organs it names. As the loop does not
             look at them again, what was to be written before and after that look is one answer.
     """
-    rois = initial_rois(record.question, roi_rows) if initial_roi else []
+    rois = initial_rois(record.question, roi_index) if initial_roi else []
     targets = _as_the_loop_runs(record.rounds, {label for label, _ in rois})
     row = question = chat.question(record.question, record.choices, global_tokens, rois)
     rows: list[Interleaved] = []
     for number, target in enumerate(targets):
         if number > 0:
-            row = row + chat.look_again((label, roi_rows[label]) for label in target.look_at)
+            row = row + chat.look_again((label, roi_index[label]) for label in target.look_at)
         row = row + chat.answer(target.text, target=not target.given)
         if history == "latest":
             if not target.given:

@@ -50,7 +50,7 @@ def judge(record: Record, text: str) -> Judgement:
     truth, parsed = read(record.answer), read(_conclusion(text))
     if not truth or (record.choices and truth not in map(_plain, record.choices)):
         expected = "one of the choices" if record.choices else "some text"
-        raise InputError(record.patient, "answer", repr(record.answer), expected, "mend the record")
+        raise InputError(record.patient, "answer", repr(record.answer), expected, "fix the record")
     return Judgement(truth, parsed, parsed == truth)
 
 

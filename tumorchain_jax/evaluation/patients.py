@@ -30,7 +30,7 @@ from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.weights.model_folder import Exported
+from tumorchain_jax.weights.model_folder import ModelFolder
 
 # A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
@@ -187,7 +187,7 @@ class StoredPatients(Patients):
         return ModelScan.from_bytes(self._scans[self._records[number][0]])
 
 
-def stored_case(scan: ModelScan, patient: str, checkpoint: Exported) -> PreparedCase:
+def stored_case(scan: ModelScan, patient: str, checkpoint: ModelFolder) -> PreparedCase:
     """A data set's scan as `Analyzer.batch` takes it."""
     config, grid = checkpoint.model, checkpoint.preprocess.grid
     depth, height, width = np.divide(TRUNK_MM, grid)
@@ -215,12 +215,12 @@ def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
         if record.patient in test:
             by_scan.setdefault(record.scan, []).append(record)
     if not by_scan:
-        found, mend = f"none of {len(records)} records", "make a larger data set"
-        raise InputError(folder / "split.json", "test", found, "patients with records", mend)
+        found, hint = f"none of {len(records)} records", "make a larger data set"
+        raise InputError(folder / "split.json", "test", found, "patients with records", hint)
     return sorted(by_scan.items())
 
 
-def check_preprocessing(folder: Path, checkpoint: Exported) -> None:
+def check_preprocessing(folder: Path, checkpoint: ModelFolder) -> None:
     """Refuse a data set whose scans are not what the checkpoint reads.
 
     Raises:

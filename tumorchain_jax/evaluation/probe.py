@@ -36,7 +36,7 @@ from tumorchain_jax.evaluation.score import Item, make_item, score
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
 from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
-from tumorchain_jax.weights.model_folder import Exported
+from tumorchain_jax.weights.model_folder import ModelFolder
 
 ABOUT_TUMOUR = ("segment_localization", *SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
@@ -45,7 +45,7 @@ HELD_OUT_ONE_IN = 5
 STEPS = 100
 
 
-def ceiling(checkpoint: Exported, folder: Path) -> dict[str, dict[str, Any]]:
+def linear_probe(checkpoint: ModelFolder, folder: Path) -> dict[str, dict[str, Any]]:
     """Fit on a data set's training patients, score on its test patients.
 
     Returns:
@@ -80,8 +80,8 @@ def ceiling(checkpoint: Exported, folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def ceiling_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """What `ceiling` returns, to read."""
+def probe_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """What `linear_probe` returns, to read."""
     lines = [
         "A linear classifier on the checkpoint's tokens of the lesions (by the truth mask) and of "
         "their organ; nodes and metastases are not pointed out. Accuracy in percent",
@@ -103,13 +103,13 @@ def _records_by_side(folder: Path) -> list[list[Record]]:
     sides = [[record for record in records if record.patient in split[side]] for side in SIDES]
     for side, of_side in zip(SIDES, sides, strict=True):
         if not of_side:
-            expected, mend = "patients with a tumour", "make a larger data set"
-            raise InputError(folder / "split.json", side, "none", expected, mend)
+            expected, hint = "patients with a tumour", "make a larger data set"
+            raise InputError(folder / "split.json", side, "none", expected, hint)
     return sides
 
 
 def _features(
-    checkpoint: Exported, folder: Path, organs: Mapping[int, int]
+    checkpoint: ModelFolder, folder: Path, organs: Mapping[int, int]
 ) -> dict[int, Float[np.ndarray, " F"]]:
     """The features of each scan; `organs` has the ill organ of each."""
     config, params = checkpoint.model, jax.device_put(unflatten(checkpoint.params))
@@ -123,19 +123,19 @@ def _features(
         # A last batch that is not full is filled up: another size would compile anew.
         filled = np.resize(images, (BATCH_SIZE, *images.shape[1:]))
         banks = np.asarray(encode(params, filled), np.float32)
-        for number, scan, bank in zip(numbers, scans, banks, strict=False):
-            features[number] = lesion_features(bank, scan, organs[number], config)
+        for number, scan, visual_tokens in zip(numbers, scans, banks, strict=False):
+            features[number] = lesion_features(visual_tokens, scan, organs[number], config)
     return features
 
 
 def lesion_features(
-    bank: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, config: TumorChainConfig
+    visual_tokens: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, config: TumorChainConfig
 ) -> Float[np.ndarray, " F"]:
     """Mean and maximum of the tokens of the lesions' cells and of the organ's; which organ it is.
 
     The lesions' mean is weighted by their voxels. What the model's grid does not show is zero.
     """
-    cells = bank[config.roi_offset :]
+    cells = visual_tokens[config.roi_offset :]
     lesions = coverage((scan.lesions > 0).astype(np.uint8), config.roi_grid)[1]
     table = organ_cells(scan.labels, config.roi_grid, config.roi_slots)
     own = np.bincount(table.cells[organ], table.valid[organ], len(cells))

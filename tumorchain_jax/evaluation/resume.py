@@ -58,14 +58,14 @@ def _begin(path: Path, run: dict[str, str]) -> list[list[Item]]:
     whole = path.read_bytes().rpartition(b"\n")[0] + b"\n"
     os.truncate(path, len(whole))
     first, *lines = whole.splitlines()
-    mend = "remove the file, or choose another folder"
+    hint = "remove the file, or choose another folder"
     try:
         found = dict(json.loads(first))
     except (ValueError, TypeError) as error:
-        raise InputError(path, "run", repr(str(error)), "a line of JSON", mend) from error
+        raise InputError(path, "run", repr(str(error)), "a line of JSON", hint) from error
     for name, value in run.items():
         if found.get(name) != value:
-            raise InputError(path, name, str(found.get(name)), value, mend)
+            raise InputError(path, name, str(found.get(name)), value, hint)
     return [_items(line, f"{path}[{number}]") for number, line in enumerate(lines, 2)]
 
 
@@ -73,8 +73,8 @@ def _items(line: bytes, source: str) -> list[Item]:
     try:
         values = list(json.loads(line))
     except (ValueError, TypeError) as error:
-        expected, mend = "a list of items", "remove the file"
-        raise InputError(source, "items", repr(str(error)), expected, mend) from error
+        expected, hint = "a list of items", "remove the file"
+        raise InputError(source, "items", repr(str(error)), expected, hint) from error
     return [item_of(item, source) for item in values]
 
 

@@ -84,7 +84,7 @@ def plan(config: ConfigDict) -> list[Run]:
             "model": replace(model, lora=ATTENTION),
             "trainable": ((ADAPTERS, True), (r"decoder/.*", False), *config.trainable),
             # An adapter bears a greater rate than the weights it stands in for.
-            "rate_scale": ((ADAPTERS, 10.0), *config.rate_scale),
+            "lr_multiplier": ((ADAPTERS, 10.0), *config.lr_multiplier),
         },
         "full-finetuning": adaptation,
     }
@@ -115,7 +115,7 @@ def configure(config: ConfigDict, run: Run, base: Run, workdir: Path) -> ConfigD
     Raises:
         InputError: the configuration lacks a field that the run changes.
     """
-    folders = {"data.folder": str(workdir / "data"), "encoder.folder": str(workdir / "encoder")}
+    folders = {"data.folder": str(workdir / "data"), "pretrain.folder": str(workdir / "pretrain")}
     if run.adapts:
         folders["data.folder"] = str(workdir / "adaptation-data")
         folders["init"] = str(base.folder(workdir) / "export")

@@ -48,7 +48,7 @@ def prepare_shared(config: ConfigDict, workdir: Path) -> None:
         write_phantoms(folder, first_seed, patients.phantoms, preprocess, vocab_size)
     tested = {record.patient for record in read_records(workdir / "test")}
     write_split(workdir / "test", {"train": (), "test": sorted(tested)})
-    if config.encoder.alone.steps:
+    if config.pretrain.patch_stage.steps:
         pretrain_encoder(config, workdir / "data", workdir)
 
 
@@ -172,8 +172,8 @@ def _check_patients(config: ConfigDict) -> None:
 def _check_base(base: Run, todo: Sequence[Run], workdir: Path) -> None:
     """Refuse to adapt a checkpoint that neither is there nor will be."""
     if any(run.adapts for run in todo) and base not in todo and not _items(base, workdir).is_file():
-        folder, mend = base.folder(workdir), f"make {base.name} first"
-        raise InputError(folder, "run", "none", "one that is done, to adapt its checkpoint", mend)
+        folder, hint = base.folder(workdir), f"make {base.name} first"
+        raise InputError(folder, "run", "none", "one that is done, to adapt its checkpoint", hint)
 
 
 def _check_settings(config: ConfigDict, workdir: Path) -> None:
@@ -186,14 +186,14 @@ def _check_settings(config: ConfigDict, workdir: Path) -> None:
     try:
         found = flatten(json.loads(path.read_text()))
     except (ValueError, AttributeError, AssertionError) as error:
-        mend = "name another workdir"
-        raise InputError(path, "JSON", repr(str(error)), "a configuration", mend) from error
+        hint = "name another workdir"
+        raise InputError(path, "JSON", repr(str(error)), "a configuration", hint) from error
     expected = flatten(json.loads(text))
     for field in sorted(found.keys() | expected.keys()):
         before, now = found.get(field, "no such field"), expected.get(field, "no such field")
         if before != now:
-            mend = "name another workdir, or set it as it was"
-            raise InputError(path, field.replace("/", "."), str(before), str(now), mend)
+            hint = "name another workdir, or set it as it was"
+            raise InputError(path, field.replace("/", "."), str(before), str(now), hint)
 
 
 def _write(path: Path, text: str) -> None:

@@ -33,7 +33,7 @@ from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import (
     INITIAL_ORGANS,
-    QUESTION_TOKENS,
+    MAX_QUESTION_TOKENS,
     TEXT,
     Chat,
     initial_rois,
@@ -47,15 +47,15 @@ from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.cache import SegmentationCache
-from tumorchain_jax.segmentation.factory import choose_segmenter
+from tumorchain_jax.segmentation.factory import make_segmenter
 from tumorchain_jax.segmentation.label_file import made_by
-from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, no_masks_yet
+from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, lazy_masks
 from tumorchain_jax.segmentation.total import TotalSegmenter
-from tumorchain_jax.weights.model_folder import Exported, load_exported
+from tumorchain_jax.weights.model_folder import ModelFolder, load_model
 
 NANO_NAME = "nano, which has seen digital patients alone"
 TOY = f"the model is {NANO_NAME}: what it says of a real CT means nothing"
-MADE = "the label map says that it was segmented by {}: a machine's, if nobody has mended it"
+MADE = "the label map says that it was segmented by {}: a machine's, if nobody has fixed it"
 NOT_SHOWN = "the question names {}, which the masks do not show"
 TASKS = {
     "position": "Where is the tumour in this CT?",
@@ -90,8 +90,8 @@ class _Encoded(NamedTuple):
         seconds: that it took.
     """
 
-    bank: Float[Array, "1 M K"]
-    roi_rows: Int[Array, "1 O L"]
+    visual_tokens: Float[Array, "1 M K"]
+    roi_index: Int[Array, "1 O L"]
     roi_valid: Bool[Array, "1 O L"]
     abnormal: Float[np.ndarray, " O"]
     seconds: float
@@ -107,7 +107,7 @@ class Analyzer:
 
     def __init__(
         self,
-        checkpoint: Exported,
+        checkpoint: ModelFolder,
         batch_size: int = 1,
         max_rounds: int = 4,
         sampling: Sampling = GREEDY,
@@ -134,7 +134,7 @@ class Analyzer:
     @cached_property
     def segmenter(self) -> TotalSegmenter:
         """Makes the masks of scans that come without one."""
-        return self._segmenter or choose_segmenter(cache=SegmentationCache())
+        return self._segmenter or make_segmenter(cache=SegmentationCache())
 
     @classmethod
     def load(cls, checkpoint: str | Path | None = None, **options: Any) -> "Analyzer":
@@ -148,7 +148,7 @@ class Analyzer:
             InputError: it is no checkpoint, or its weights and configuration disagree.
         """
         folder = Path(checkpoint or NANO_CHECKPOINT)
-        exported = load_exported(folder)
+        exported = load_model(folder)
         if folder.resolve() == NANO_CHECKPOINT.resolve():
             exported = replace(exported, name=NANO_NAME)
         return cls(exported, **options)
@@ -182,13 +182,13 @@ class Analyzer:
             raise InputError("question", "text", "nothing", "some words", "ask something")
         # A token has at least one byte: a very long text need not be tokenized to be refused.
         n_tokens = len(question)
-        if n_tokens <= 50 * QUESTION_TOKENS:
+        if n_tokens <= 50 * MAX_QUESTION_TOKENS:
             config = self.checkpoint.model
             n_tokens = len(self._chat.question(question, (), config.global_tokens).tokens)
             n_tokens -= config.global_tokens
-            if n_tokens <= QUESTION_TOKENS:
+            if n_tokens <= MAX_QUESTION_TOKENS:
                 return
-        room = f"at most {QUESTION_TOKENS} tokens with the template"
+        room = f"at most {MAX_QUESTION_TOKENS} tokens with the template"
         found = f"{len(question)} characters, about {n_tokens} tokens"
         raise InputError("question", "length", found, room, "ask in fewer words")
 
@@ -213,7 +213,7 @@ class Analyzer:
         read_done = time.monotonic()
         prepared = preprocess(ct, self.checkpoint.preprocess)
         if labels is None:
-            masks = no_masks_yet(ct, prepared.transform, self.segmenter)
+            masks = lazy_masks(ct, prepared.transform, self.segmenter)
         else:
             masks = given_masks(ct, labels, prepared.transform)
         seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
@@ -283,12 +283,14 @@ class Analyzer:
 
     def _encode(self, case: PreparedCase) -> _Encoded:
         started = time.monotonic()
-        roi_rows = jnp.asarray(case.cells.cells + np.int32(self.checkpoint.model.roi_offset))[None]
+        roi_index = jnp.asarray(case.cells.cells + np.int32(self.checkpoint.model.roi_offset))[None]
         roi_valid = jnp.asarray(case.cells.valid)[None]
         volume = jnp.asarray(case.scan.image)[None]
-        bank, abnormal = encode(self._model, self._params, volume, roi_rows, roi_valid)
+        visual_tokens, abnormal = encode(self._model, self._params, volume, roi_index, roi_valid)
         probabilities = jax.device_get(abnormal)[0]
-        return _Encoded(bank, roi_rows, roi_valid, probabilities, time.monotonic() - started)
+        return _Encoded(
+            visual_tokens, roi_index, roi_valid, probabilities, time.monotonic() - started
+        )
 
     def _run(
         self,
@@ -301,15 +303,15 @@ class Analyzer:
         B = self.batch_size
         # A last batch that is not full is filled up: another size would compile anew.
         filled = [min(i, len(cases) - 1) for i in range(B)]
-        bank, roi_rows, roi_valid = (
+        visual_tokens, roi_index, roi_valid = (
             jnp.concatenate([getattr(scans[i], field) for i in filled])
-            for field in ("bank", "roi_rows", "roi_valid")
+            for field in ("bank", "roi_index", "roi_valid")
         )
         turn, visited = self._turn([cases[i] for i in filled])
         limit = self._loop.max_rounds
         request = Request(
-            bank,
-            roi_rows,
+            visual_tokens,
+            roi_index,
             roi_valid,
             turn,
             jnp.asarray(visited),
@@ -369,7 +371,7 @@ class Analyzer:
 
     def _prompt_room(self) -> int:
         config = self.checkpoint.model
-        room = config.global_tokens + QUESTION_TOKENS
+        room = config.global_tokens + MAX_QUESTION_TOKENS
         if self.checkpoint.initial_roi:
             sentence = self._roi_prompt.sentences.shape[1]
             room += INITIAL_ORGANS * (sentence + 2 + config.roi_slots)
@@ -382,23 +384,23 @@ class Analyzer:
         config = self.checkpoint.model
         shape = (len(rows), self._loop.prompt_length)
         tokens = np.zeros(shape, np.int32)
-        bank_rows = np.full(shape, TEXT, np.int32)
+        visual_index = np.full(shape, TEXT, np.int32)
         valid = np.zeros(shape, bool)
         visited = np.zeros((len(rows), len(ORGANS)), bool)
         for row, (case, question) in enumerate(rows):
             rois = []
             if self.checkpoint.initial_roi:
-                rois = initial_rois(question, case.cells.bank_rows(config.roi_offset))
+                rois = initial_rois(question, case.cells.visual_index(config.roi_offset))
             prompt = self._chat.question(question, (), config.global_tokens, rois)
             visited[row, [label for label, _ in rois]] = True
             tokens[row, -len(prompt) :] = prompt.tokens
-            bank_rows[row, -len(prompt) :] = prompt.bank_rows
+            visual_index[row, -len(prompt) :] = prompt.visual_index
             valid[row, -len(prompt) :] = True
-        return Turn(jnp.asarray(tokens), jnp.asarray(bank_rows), jnp.asarray(valid)), visited
+        return Turn(jnp.asarray(tokens), jnp.asarray(visual_index), jnp.asarray(valid)), visited
 
 
 def _lacks(case: PreparedCase, organs: Collection[int]) -> bool:
-    return bool(case.masks and case.masks.parts_for(organs))
+    return bool(case.masks and case.masks.missing_models(organs))
 
 
 def _not_shown(question: str, masks: OrganMasks) -> tuple[str, ...]:

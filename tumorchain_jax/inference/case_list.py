@@ -77,10 +77,10 @@ def _masks_in(folder: Path, scans: Sequence[Path]) -> list[Path | None]:
         looked_for = f"{scan_name(scans[0])}.nii.gz"
         if len(scans) > 1:
             looked_for += f", or that of another of the {len(scans)} scans"
-        mend = "name the mask, or leave out -m"
+        hint = "name the mask, or leave out -m"
         if organs:
-            mend = "it has a file an organ: make one label map a scan with `segment -ml`"
-        raise InputError(folder, "-m", "no mask", looked_for, mend)
+            hint = "it has a file an organ: make one label map a scan with `segment -ml`"
+        raise InputError(folder, "-m", "no mask", looked_for, hint)
     return found
 
 

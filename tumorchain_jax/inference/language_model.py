@@ -59,8 +59,8 @@ class LanguageModel:
             raise InputError(folder, "config.json", found, "a language model", "name another")
         source = folder / SOURCE
         if not (source / "tokenizer.json").is_file():
-            mend = "put the tokenizer of the model into its folder, and import it again"
-            raise InputError(source, "tokenizer.json", "none", "a tokenizer", mend)
+            hint = "put the tokenizer of the model into its folder, and import it again"
+            raise InputError(source, "tokenizer.json", "none", "a tokenizer", hint)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
         config = Qwen2Config(**imported.config["decoder"])
         return cls(config, imported.restore()["decoder"], tokenizer, _ends(source, tokenizer))
@@ -114,11 +114,11 @@ class LanguageModel:
             InputError: the tokenizer has no chat template, or there is no package to fill it in.
         """
         if self.tokenizer.chat_template is None:
-            expected, mend = "a chat template", "take an instruction-tuned model"
-            raise InputError("tokenizer", "chat_template", "none", expected, mend)
+            expected, hint = "a chat template", "take an instruction-tuned model"
+            raise InputError("tokenizer", "chat_template", "none", expected, hint)
         if find_spec("jinja2") is None:
-            expected, mend = "one, to fill in the template", "install tumorchain-jax[chat]"
-            raise InputError("chat", "jinja2", "no such package here", expected, mend)
+            expected, hint = "one, to fill in the template", "install tumorchain-jax[chat]"
+            raise InputError("chat", "jinja2", "no such package here", expected, hint)
         prompt = self.tokenizer.apply_chat_template(
             [*turns], add_generation_prompt=True, return_dict=False
         )

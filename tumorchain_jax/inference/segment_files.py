@@ -73,8 +73,8 @@ def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
     cases = list_cases(inputs, [], output)
     if output.name.endswith(NIFTI):
         if len(cases) != 1:
-            found, mend = f"one file for {len(cases)} scans", "name a folder"
-            raise InputError(output, "-o", found, "one scan, or a folder", mend)
+            found, hint = f"one file for {len(cases)} scans", "name a folder"
+            raise InputError(output, "-o", found, "one scan, or a folder", hint)
         return [Job(cases[0].ct, output)]
     if one_map:
         return [Job(case.ct, output / f"{scan_name(case.ct)}.nii.gz") for case in cases]
@@ -90,13 +90,13 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
     for name in organs:
         if name not in CLASSES.values():
             close = get_close_matches(name.lower(), CLASSES.values(), n=3)
-            mend = f"did you mean {' or '.join(close)}?" if close else "see --list-classes"
-            mend = "put spaces between names" if "," in name else mend
-            raise InputError("command line", "-rs", repr(name), "an organ of `total`", mend)
+            hint = f"did you mean {' or '.join(close)}?" if close else "see --list-classes"
+            hint = "put spaces between names" if "," in name else hint
+            raise InputError("command line", "-rs", repr(name), "an organ of `total`", hint)
         if name not in segmenter.organs:
             found = ", ".join(sorted(segmenter.organs))
-            mend = "name others, or other weights"
-            raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", mend)
+            hint = "name others, or other weights"
+            raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", hint)
 
 
 def check_job(job: Job, scans: Sequence[Path], overwrite: bool) -> None:
@@ -154,8 +154,8 @@ def segment(
     try:
         _write(job, labels, names, segmenter.name, record)
     except OSError as error:
-        found, mend = error.strerror or type(error).__name__, "name another"
-        raise InputError(job.output, "output", found, "a place to write to", mend) from error
+        found, hint = error.strerror or type(error).__name__, "name another"
+        raise InputError(job.output, "output", found, "a place to write to", hint) from error
     parts = segmenter.finding(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),

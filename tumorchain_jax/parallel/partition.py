@@ -139,9 +139,9 @@ def _check_cut(path: str, spec: Sequence[MeshAxes], shape: Sequence[int], mesh: 
     taken = [name for axes in spec for name in _names(axes)]
     if unknown := [name for name in taken if name not in mesh.shape]:
         found, expected = f"mesh axis {unknown[0]}", f"one of {', '.join(mesh.shape)}"
-        raise InputError("config", path, found, expected, "mend the rules")
+        raise InputError("config", path, found, expected, "fix the rules")
     if len(taken) != len({*taken}):
-        raise InputError("config", path, f"cut twice: {spec}", "once", "mend the rules")
+        raise InputError("config", path, f"cut twice: {spec}", "once", "fix the rules")
     for axes, size in zip(spec, shape, strict=True):
         parts = prod(mesh.shape[name] for name in _names(axes))
         if size % parts:

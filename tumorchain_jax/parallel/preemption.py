@@ -13,7 +13,7 @@ _calls = count(1)
 """All processes ask equally often, and JAX wants a number that rises."""
 
 
-class StopRequest:
+class PreemptionListener:
     """Whether the run has been asked to end; all processes hear of it after the same step."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class StopRequest:
             for number, handler in zip(signals, before, strict=True):
                 signal.signal(number, handler)
 
-    def heard(self) -> bool:
+    def requested(self) -> bool:
         """To be asked by every process after every step."""
         if jax.process_count() > 1:
             return multihost_utils.reached_preemption_sync_point(next(_calls))

@@ -8,7 +8,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from tumorchain_jax.parallel.rendezvous import find_place, meet
+from tumorchain_jax.parallel.rendezvous import connect, resolve_process
 
 TIMEOUT = 300
 """Seconds to wait for the other processes at the start."""
@@ -25,20 +25,20 @@ def join(address: str, count: int | None = None, index: int | None = None) -> No
     Raises:
         InputError: not all were there in time; JAX itself would end the process.
     """
-    place = find_place(address, count, index, TIMEOUT)
-    with meet(place, TIMEOUT):
+    place = resolve_process(address, count, index, TIMEOUT)
+    with connect(place, TIMEOUT):
         pass
     jax.distributed.initialize(
         place.address, place.count, place.index, initialization_timeout=TIMEOUT
     )
 
 
-def is_first() -> bool:
+def is_primary() -> bool:
     """Whether this is the process that writes what is to be written once."""
     return jax.process_index() == 0
 
 
-def wait_for_all(name: str) -> None:
+def barrier(name: str) -> None:
     """Go on when every process has come here."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
@@ -71,7 +71,7 @@ def global_batch(
     return {name: whole(array) for name, array in local.items()}
 
 
-def on_host(array: jax.Array) -> np.ndarray:
+def gather_to_host(array: jax.Array) -> np.ndarray:
     """All of an array, in every process."""
     if not array.is_fully_addressable:
         whole: Any = multihost_utils.process_allgather(array, tiled=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 
-TellAll = Callable[[str, Any], list[Any]]
+AllGather = Callable[[str, Any], list[Any]]
 """(what it is called, a process's own value) -> the values of all, by process."""
 GRACE = 30
 """Seconds that a process waits longer than the first, which knows who is missing."""
@@ -24,7 +24,7 @@ ANSWER = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessInfo:
     """A process among several.
 
     Attributes:
@@ -37,10 +37,12 @@ class Place:
     index: int
 
 
-ALONE = Place("", 1, 0)
+SINGLE_PROCESS = ProcessInfo("", 1, 0)
 
 
-def find_place(address: str, count: int | None, index: int | None, timeout: int) -> Place:
+def resolve_process(
+    address: str, count: int | None, index: int | None, timeout: int
+) -> ProcessInfo:
     """What was said, or for `auto` what a TPU pod, Slurm or Kubernetes says.
 
     Raises:
@@ -55,7 +57,7 @@ def find_place(address: str, count: int | None, index: int | None, timeout: int)
         expected = "--processes N and --process I, from 0 to N - 1"
         which = f"{index} of {count}"
         raise InputError("command line", "--process", which, expected, "change them")
-    return Place(address, count, index)
+    return ProcessInfo(address, count, index)
 
 
 def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
@@ -70,13 +72,13 @@ def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
     except (OSError, RuntimeError, ValueError) as error:
         address, said = None, " ".join(str(error).split())[:200]
     if address is None:
-        mend = "start it by one of these, or name HOST:PORT"
-        raise InputError("auto", "--coordinator", said, "Slurm, a TPU pod or a JobSet", mend)
+        hint = "start it by one of these, or name HOST:PORT"
+        raise InputError("auto", "--coordinator", said, "Slurm, a TPU pod or a JobSet", hint)
     return address, count, index
 
 
 @contextmanager
-def meet(place: Place, timeout: int) -> Iterator[TellAll]:
+def connect(place: ProcessInfo, timeout: int) -> Iterator[AllGather]:
     """Wait for all processes; then what each tells, all know.
 
     The port is free again once all are here; rounds go on by the connections that were made.
@@ -95,28 +97,28 @@ def meet(place: Place, timeout: int) -> Iterator[TellAll]:
             yield _gathered(place, timeout, stack)
 
 
-def _joined(place: Place, timeout: int, stack: ExitStack) -> TellAll:
+def _joined(place: ProcessInfo, timeout: int, stack: ExitStack) -> AllGather:
     first = stack.enter_context(closing(_connect(place, timeout)))
     first.settimeout(timeout + GRACE)
     file = stack.enter_context(first.makefile("rw", encoding="utf-8"))
 
-    def tell_all(name: str, value: Any) -> list[Any]:
+    def all_gather_object(name: str, value: Any) -> list[Any]:
         try:
             _send(file, value)
             told = json.loads(file.readline())
         except (OSError, ValueError) as error:
-            found, mend = f"nothing of process 0 about {name}", "look at what it said on its host"
-            raise InputError(place.address, "processes", found, "its word", mend) from error
+            found, hint = f"nothing of process 0 about {name}", "look at what it said on its host"
+            raise InputError(place.address, "processes", found, "its word", hint) from error
         if isinstance(told, str):
             raise _missing(place, told)
         return list(told)
 
     _send(file, place.index)
-    tell_all("being here", None)
-    return tell_all
+    all_gather_object("being here", None)
+    return all_gather_object
 
 
-def _connect(place: Place, timeout: int) -> socket.socket:
+def _connect(place: ProcessInfo, timeout: int) -> socket.socket:
     host, _, port = place.address.rpartition(":")
     deadline = time.monotonic() + timeout
     while True:
@@ -126,15 +128,15 @@ def _connect(place: Place, timeout: int) -> socket.socket:
             if time.monotonic() > deadline:
                 found = error.strerror or str(error)
                 expected = f"process 0 within {timeout} s"
-                mend = "check that it was started, the host's name, and that the port is open"
-                raise InputError(place.address, "coordinator", found, expected, mend) from error
+                hint = "check that it was started, the host's name, and that the port is open"
+                raise InputError(place.address, "coordinator", found, expected, hint) from error
         time.sleep(0.5)
 
 
-def _gathered(place: Place, timeout: int, stack: ExitStack) -> TellAll:
+def _gathered(place: ProcessInfo, timeout: int, stack: ExitStack) -> AllGather:
     files = _accept(place, timeout, stack)
 
-    def tell_all(name: str, value: Any) -> list[Any]:
+    def all_gather_object(name: str, value: Any) -> list[Any]:
         told = {0: value}
         deadline = time.monotonic() + timeout
         for index, (connection, file) in files.items():
@@ -155,12 +157,12 @@ def _gathered(place: Place, timeout: int, stack: ExitStack) -> TellAll:
             raise _missing(place, which)
         return [told[index] for index in range(place.count)]
 
-    tell_all("being here", None)
-    return tell_all
+    all_gather_object("being here", None)
+    return all_gather_object
 
 
 def _accept(
-    place: Place, timeout: int, stack: ExitStack
+    place: ProcessInfo, timeout: int, stack: ExitStack
 ) -> dict[int, tuple[socket.socket, TextIOWrapper]]:
     port = int(place.address.rpartition(":")[2])
     both = socket.has_dualstack_ipv6()
@@ -168,8 +170,8 @@ def _accept(
     try:
         server = socket.create_server(("", port), family=family, dualstack_ipv6=both)
     except OSError as error:
-        found, mend = error.strerror or str(error), "choose another, or end what uses it"
-        raise InputError(place.address, "coordinator", found, "a free port", mend) from error
+        found, hint = error.strerror or str(error), "choose another, or end what uses it"
+        raise InputError(place.address, "coordinator", found, "a free port", hint) from error
     files: dict[int, tuple[socket.socket, TextIOWrapper]] = {}
     deadline = time.monotonic() + timeout
     with server:
@@ -190,6 +192,6 @@ def _send(file: TextIOWrapper, value: Any) -> None:
     file.flush()
 
 
-def _missing(place: Place, which: str) -> InputError:
-    expected, mend = f"all {place.count} processes", "see whether it was started and what it said"
-    return InputError(place.address, "processes", which, expected, mend)
+def _missing(place: ProcessInfo, which: str) -> InputError:
+    expected, hint = f"all {place.count} processes", "see whether it was started and what it said"
+    return InputError(place.address, "processes", which, expected, hint)

@@ -39,7 +39,7 @@ from tumorchain_jax.phantoms.lesions import (
 )
 from tumorchain_jax.scan.volume import Volume
 
-ILL_SHARE = 0.8
+PREVALENCE = 0.8
 # An organ that the scan cuts off is not made ill.
 SHOWN_ML = {5: 300.0, 7: 25.0, 6: 60.0, 20: 100.0, 15: 8.0}
 SURROUNDINGS_MM = 30.0
@@ -93,7 +93,7 @@ class Patient:
 def make_patient(seed: int) -> Patient:
     """A digital patient; the same seed gives the same bytes."""
     rng = np.random.default_rng(seed)
-    ill = rng.random() < ILL_SHARE
+    ill = rng.random() < PREVALENCE
     body = Body(
         str(rng.choice(PHASES)), cirrhosis=rng.random() < 0.15, swelling=rng.random() < 0.12
     )

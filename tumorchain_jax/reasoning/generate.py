@@ -59,7 +59,7 @@ def sample(
     return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
-class Reading(NamedTuple):
+class DecodeState(NamedTuple):
     """Where the decoder stands: its cache, how much of it is filled, what it expects next."""
 
     cache: tuple[LayerCache, ...]
@@ -70,22 +70,22 @@ class Reading(NamedTuple):
 def read(
     model: TumorChain,
     params: Any,
-    bank: Float[Array, "B M K"],
-    reading: Reading,
+    visual_tokens: Float[Array, "B M K"],
+    reading: DecodeState,
     turn: Turn,
-) -> Reading:
+) -> DecodeState:
     """Read a turn at once. Rows without a valid position stay as they are; where there are valid
     ones, the last position must be one.
     """
-    embeddings = run(model, params, bank, turn.tokens, turn.bank_rows, method="embed")
+    embeddings = run(model, params, visual_tokens, turn.tokens, turn.visual_index, method="embed")
     hidden, cache, length = run(
         model, params, reading.cache, reading.length, embeddings, turn.valid, method="extend"
     )
     logits = run(model, params, hidden[:, -1:], method="logits")[:, 0]
-    return Reading(cache, length, jnp.where(turn.valid[:, -1:], logits, reading.logits))
+    return DecodeState(cache, length, jnp.where(turn.valid[:, -1:], logits, reading.logits))
 
 
-class Written(NamedTuple):
+class Generation(NamedTuple):
     """What one round wrote.
 
     Attributes:
@@ -103,11 +103,11 @@ class Written(NamedTuple):
     logits: Float[Array, "B T W"]
 
 
-def write_round(
+def generate_round(
     model: TumorChain,
     params: Any,
-    bank: Float[Array, "B M K"],
-    reading: Reading,
+    visual_tokens: Float[Array, "B M K"],
+    reading: DecodeState,
     running: Bool[Array, " B"],
     limit: Int[Array, " B"],
     keys: Key[Array, " B"],
@@ -116,7 +116,7 @@ def write_round(
     tokens_per_round: int,
     sampling: Sampling,
     keep_logits: bool,
-) -> tuple[Reading, Written]:
+) -> tuple[DecodeState, Generation]:
     """Write until each running row ends its answer, or has `limit` or `tokens_per_round` tokens.
 
     The token that ends an answer is neither written nor read.
@@ -137,7 +137,7 @@ def write_round(
         chosen = jnp.take_along_axis(jax.nn.log_softmax(reading.logits), token[:, None], axis=1)
         length = written.length + writes
         kept = jnp.where(going[:, None], reading.logits, 0.0)
-        written = Written(
+        written = Generation(
             written.tokens.at[:, step].set(jnp.where(writes, token, 0)),
             length,
             written.complete | ends,
@@ -145,10 +145,10 @@ def write_round(
             written.logits.at[:, step].set(kept) if keep_logits else written.logits,
         )
         turn = Turn(token[:, None], jnp.full((B, 1), -1, jnp.int32), writes[:, None])
-        reading = read(model, params, bank, reading, turn)
+        reading = read(model, params, visual_tokens, reading, turn)
         return step + 1, writes & (length < limit), reading, written
 
-    nothing = Written(
+    nothing = Generation(
         jnp.zeros((B, T), jnp.int32),
         jnp.zeros(B, jnp.int32),
         jnp.zeros(B, bool),

@@ -24,7 +24,14 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from tumorchain_jax.models.language.qwen2.model import empty_cache
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.tumorchain.model import TumorChain
-from tumorchain_jax.reasoning.generate import GREEDY, Reading, Sampling, Written, read, write_round
+from tumorchain_jax.reasoning.generate import (
+    GREEDY,
+    DecodeState,
+    Generation,
+    Sampling,
+    generate_round,
+    read,
+)
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, OrganMatches, match_organs
 from tumorchain_jax.reasoning.prompt import TEXT, History
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, roi_turn
@@ -60,7 +67,7 @@ class Request(NamedTuple):
 
     Attributes:
         bank: visual tokens of each row's scan.
-        roi_rows, roi_valid: bank rows of each organ's ROI.
+        roi_index, roi_valid: bank rows of each organ's ROI.
         prompt: the question's turn, padded on the left.
         visited: organs whose ROI tokens the prompt already holds (`initial_roi`).
         rounds: rounds asked for, at most `max_rounds`.
@@ -68,8 +75,8 @@ class Request(NamedTuple):
         keys: one a row.
     """
 
-    bank: Float[Array, "B M K"]
-    roi_rows: Int[Array, "B O L"]
+    visual_tokens: Float[Array, "B M K"]
+    roi_index: Int[Array, "B O L"]
     roi_valid: Bool[Array, "B O L"]
     prompt: Turn
     visited: Bool[Array, "B O"]
@@ -90,7 +97,7 @@ class Result(NamedTuple):
         stop_reason: NO_NEW_ORGAN, MAX_ROUNDS or TOKEN_BUDGET.
     """
 
-    written: Written
+    written: Generation
     tokens_in: Int[Array, "R B"]
     matches: OrganMatches
     looked_at: Bool[Array, "R B O"]
@@ -102,7 +109,7 @@ class _State(NamedTuple):
     number: Int[Array, ""]
     running: Bool[Array, " B"]
     visited: Bool[Array, "B O"]
-    reading: Reading
+    reading: DecodeState
     result: Result
 
 
@@ -122,7 +129,7 @@ def reason(
         params: for it, see `models/language/qwen2/model.py: unroll`.
     """
     nothing = _nothing_read(model, config, roi_prompt, request)
-    start = read(model, params, request.bank, nothing, request.prompt)
+    start = read(model, params, request.visual_tokens, nothing, request.prompt)
 
     def running(state: _State) -> Bool[Array, ""]:
         return (state.number < config.max_rounds) & jnp.any(state.running)
@@ -149,10 +156,10 @@ def _round(
 ) -> _State:
     result, number = state.result, state.number
     left = request.token_budget - result.written.length.sum(axis=0)
-    reading, written = write_round(
+    reading, written = generate_round(
         model,
         params,
-        request.bank,
+        request.visual_tokens,
         state.reading,
         state.running,
         left,
@@ -170,14 +177,14 @@ def _round(
     organs = _first_named(matches.first, new & goes_on[:, None], config.organs_per_round)
     looked_at = jnp.any(organs[:, :, None] == jnp.arange(new.shape[1]), axis=1) & new
 
-    def look_again(reading: Reading) -> tuple[Reading, Int[Array, " B"]]:
-        turn = roi_turn(roi_prompt, organs, request.roi_rows, request.roi_valid)
+    def look_again(reading: DecodeState) -> tuple[DecodeState, Int[Array, " B"]]:
+        turn = roi_turn(roi_prompt, organs, request.roi_index, request.roi_valid)
         if config.history == "latest":
             length = jnp.where(goes_on, prompt_length, reading.length)
             reading = reading._replace(length=length)
             turn = _after_answer(written, turn, goes_on)
         before = reading.length
-        reading = read(model, params, request.bank, reading, turn)
+        reading = read(model, params, request.visual_tokens, reading, turn)
         return reading, reading.length - before
 
     reading, tokens_in = lax.cond(
@@ -206,22 +213,22 @@ def _first_named(
     return jnp.where(is_new, order, 0).astype(jnp.int32)
 
 
-def _after_answer(written: Written, turn: Turn, goes_on: Bool[Array, " B"]) -> Turn:
+def _after_answer(written: Generation, turn: Turn, goes_on: Bool[Array, " B"]) -> Turn:
     """The answer just written, then the turn: what `history: latest` reads anew."""
     is_answer = jnp.arange(written.tokens.shape[1]) < written.length[:, None]
     return Turn(
         jnp.concatenate([written.tokens, turn.tokens], axis=1),
-        jnp.concatenate([jnp.full_like(written.tokens, TEXT), turn.bank_rows], axis=1),
+        jnp.concatenate([jnp.full_like(written.tokens, TEXT), turn.visual_index], axis=1),
         jnp.concatenate([is_answer & goes_on[:, None], turn.valid], axis=1),
     )
 
 
 def _nothing_read(
     model: TumorChain, config: LoopConfig, roi_prompt: RoiPrompt, request: Request
-) -> Reading:
+) -> DecodeState:
     """An empty cache with room for the longest run."""
     B = len(request.rounds)
-    per_organ = roi_prompt.sentences.shape[1] + 2 + request.roi_rows.shape[2]
+    per_organ = roi_prompt.sentences.shape[1] + 2 + request.roi_index.shape[2]
     ends = len(roi_prompt.opening) + len(roi_prompt.closing)
     turn = ends + config.organs_per_round * per_organ
     if config.history == "all":
@@ -230,14 +237,14 @@ def _nothing_read(
         later = 2 * config.tokens_per_round + turn
     decoder = model.config.decoder
     cache = empty_cache(decoder, B, config.prompt_length + later, jnp.dtype(model.config.dtype))
-    return Reading(cache, jnp.zeros(B, jnp.int32), jnp.zeros((B, decoder.vocab_size)))
+    return DecodeState(cache, jnp.zeros(B, jnp.int32), jnp.zeros((B, decoder.vocab_size)))
 
 
-def _no_result(config: LoopConfig, request: Request, start: Reading) -> Result:
+def _no_result(config: LoopConfig, request: Request, start: DecodeState) -> Result:
     B, organs = request.visited.shape
     R, T = config.max_rounds, config.tokens_per_round
     W = start.logits.shape[1] if config.keep_logits else 0
-    written = Written(
+    written = Generation(
         jnp.zeros((R, B, T), jnp.int32),
         jnp.zeros((R, B), jnp.int32),
         jnp.zeros((R, B), bool),
@@ -260,10 +267,10 @@ def encode(
     model: TumorChain,
     params: Any,
     volume: Float[Array, "B D H W"],
-    roi_rows: Int[Array, "B O L"],
+    roi_index: Int[Array, "B O L"],
     roi_valid: Bool[Array, "B O L"],
 ) -> tuple[Float[Array, "B M K"], Float[Array, "B O"]]:
     """A scan's bank of visual tokens, and how probably each organ is abnormal (classifier)."""
-    bank = run(model, params, volume, method="encode")
-    logits = run(model, params, bank, roi_rows, roi_valid, method="classify")
-    return bank, jax.nn.softmax(logits, axis=-1)[:, :, 1]
+    visual_tokens = run(model, params, volume, method="encode")
+    logits = run(model, params, visual_tokens, roi_index, roi_valid, method="classify")
+    return visual_tokens, jax.nn.softmax(logits, axis=-1)[:, :, 1]

@@ -24,7 +24,7 @@ class OrganCells(NamedTuple):
     valid: np.ndarray
     touched: np.ndarray
 
-    def bank_rows(self, offset: int) -> dict[int, np.ndarray]:
+    def visual_index(self, offset: int) -> dict[int, np.ndarray]:
         """Organ -> rows of the bank of visual tokens, of the organs that have any.
 
         Args:

@@ -19,7 +19,7 @@ from tumorchain_jax.models.language.tokenizer import Tokenizer
 
 LETTERS = "ABCDEFGHIJ"
 """Of a question's options."""
-QUESTION_TOKENS = 192
+MAX_QUESTION_TOKENS = 192
 """The most that a question takes with its template, without visual tokens."""
 SYSTEM = "You are a helpful assistant."
 TEXT = -1
@@ -35,25 +35,25 @@ class Interleaved:
 
     Attributes:
         tokens: id at each position; `image_pad` where it is visual.
-        bank_rows: row of the bank at each position, `TEXT` where it is a word.
-        is_target: whether training should predict this position.
+        visual_index: row of the bank at each position, `TEXT` where it is a word.
+        loss_mask: whether training should predict this position.
     """
 
     tokens: list[int] = field(default_factory=list)
-    bank_rows: list[int] = field(default_factory=list)
-    is_target: list[bool] = field(default_factory=list)
+    visual_index: list[int] = field(default_factory=list)
+    loss_mask: list[bool] = field(default_factory=list)
 
     def add(self, tokens: Sequence[int], target: bool = False) -> None:
         """Append words."""
         self.tokens += tokens
-        self.bank_rows += [TEXT] * len(tokens)
-        self.is_target += [target] * len(tokens)
+        self.visual_index += [TEXT] * len(tokens)
+        self.loss_mask += [target] * len(tokens)
 
     def __add__(self, other: "Interleaved") -> "Interleaved":
         return Interleaved(
             self.tokens + other.tokens,
-            self.bank_rows + other.bank_rows,
-            self.is_target + other.is_target,
+            self.visual_index + other.visual_index,
+            self.loss_mask + other.loss_mask,
         )
 
     def __len__(self) -> int:
@@ -136,11 +136,11 @@ def with_choices(question: str, choices: Sequence[str]) -> str:
 
 
 def initial_rois(
-    question: str, roi_rows: Mapping[int, Sequence[int] | np.ndarray]
+    question: str, roi_index: Mapping[int, Sequence[int] | np.ndarray]
 ) -> list[tuple[int, Sequence[int] | np.ndarray]]:
     """The ROI of the organs that a question names, for `initial_roi` (Eq. 2): at most
     `INITIAL_ORGANS`, first mention first, of those that have ROI tokens.
     """
     named = [label for mention in labels_named(question) for label in mention.labels]
-    present = [label for label in dict.fromkeys(named) if label in roi_rows]
-    return [(label, roi_rows[label]) for label in present[:INITIAL_ORGANS]]
+    present = [label for label in dict.fromkeys(named) if label in roi_index]
+    return [(label, roi_index[label]) for label in present[:INITIAL_ORGANS]]

@@ -21,7 +21,7 @@ class Turn(NamedTuple):
     """Positions to read: a token or a bank row each (`TEXT` for a token), and which count."""
 
     tokens: Int[Array, "B K"]
-    bank_rows: Int[Array, "B K"]
+    visual_index: Int[Array, "B K"]
     valid: Bool[Array, "B K"]
 
 
@@ -59,7 +59,7 @@ def build_roi_prompt(chat: Chat) -> RoiPrompt:
 def roi_turn(
     prompt: RoiPrompt,
     organs: Int[Array, "B Q"],
-    roi_rows: Int[Array, "B O L"],
+    roi_index: Int[Array, "B O L"],
     roi_valid: Bool[Array, "B O L"],
 ) -> Turn:
     """The turn that looks at `organs`, in their order; 0 is no organ, a row of zeros no turn."""
@@ -68,7 +68,7 @@ def roi_turn(
     one = (B, Q, 1)
     words = prompt.sentences[organs]
     word_valid = jnp.arange(words.shape[-1]) < prompt.sentence_lengths[organs][..., None]
-    cells, cell_valid = roi_rows[rows, organs], roi_valid[rows, organs]
+    cells, cell_valid = roi_index[rows, organs], roi_valid[rows, organs]
     present = (organs > 0)[..., None]
 
     # Each organ: sentence, vision start, ROI tokens, vision end.
@@ -82,7 +82,7 @@ def roi_turn(
         axis=-1,
     )
     text = jnp.full_like(words, TEXT), jnp.full(one, TEXT)
-    bank_rows = jnp.concatenate([text[0], text[1], cells, text[1]], axis=-1)
+    visual_index = jnp.concatenate([text[0], text[1], cells, text[1]], axis=-1)
     valid = present & jnp.concatenate([word_valid, present, cell_valid, present], axis=-1)
 
     def around(middle: Array, opening: Array, closing: Array) -> Array:
@@ -94,6 +94,6 @@ def roi_turn(
     any_organ = jnp.any(organs > 0, axis=1, keepdims=True)
     return Turn(
         around(tokens, opening, closing),
-        around(bank_rows, jnp.full_like(opening, TEXT), jnp.full_like(closing, TEXT)),
+        around(visual_index, jnp.full_like(opening, TEXT), jnp.full_like(closing, TEXT)),
         any_organ & around(valid, opening >= 0, closing >= 0),
     )

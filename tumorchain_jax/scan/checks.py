@@ -33,8 +33,8 @@ def check_shape(subject: object, shape: tuple[int, ...]) -> tuple[int, int, int]
     while len(sizes) > 3 and sizes[-1] == 1:
         sizes.pop()
     if len(sizes) != 3:
-        mend = "give one 3D volume; of a series over time, one phase"
-        raise InputError(subject, "dim", f"{len(sizes)}D ({found})", "3D", mend)
+        hint = "give one 3D volume; of a series over time, one phase"
+        raise InputError(subject, "dim", f"{len(sizes)}D ({found})", "3D", hint)
     if min(sizes) < MIN_SIZE or max(sizes) > MAX_SIZE:
         expected = f"{MIN_SIZE} to {MAX_SIZE} voxels (slices) along each axis"
         raise InputError(subject, "dim", found, expected, "give a whole scan")
@@ -49,28 +49,28 @@ def check_dtype(subject: object, dtype: np.dtype) -> None:
     """Voxels must be integers or floats: neither colours nor complex numbers."""
     if dtype.kind not in "iuf":
         found = "colours" if dtype.names else str(dtype)
-        mend = "convert the scan to int16 or float32"
-        raise InputError(subject, "datatype", found, "integers or floats", mend)
+        hint = "convert the scan to int16 or float32"
+        raise InputError(subject, "datatype", found, "integers or floats", hint)
 
 
 def check_affine(subject: object, affine: np.ndarray) -> None:
     """Voxel axes must be finite, at right angles and of a plausible spacing."""
-    mend = "export the scan again with its geometry"
+    hint = "export the scan again with its geometry"
     if affine.shape != (4, 4):
-        raise InputError(subject, "affine", f"shape {affine.shape}", "4 x 4 numbers", mend)
+        raise InputError(subject, "affine", f"shape {affine.shape}", "4 x 4 numbers", hint)
     if not np.isfinite(affine).all():
-        raise InputError(subject, "affine", "NaN or infinity", "finite numbers", mend)
+        raise InputError(subject, "affine", "NaN or infinity", "finite numbers", hint)
     if not np.allclose(affine[3], (0, 0, 0, 1)):
-        raise InputError(subject, "affine", f"last row {affine[3]}", "0 0 0 1", mend)
+        raise InputError(subject, "affine", f"last row {affine[3]}", "0 0 0 1", hint)
     check_spacing(subject, "affine", np.linalg.norm(affine[:3, :3], axis=0))
     directions = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
     if abs(np.linalg.det(directions)) < 1e-3:
-        raise InputError(subject, "affine", "a singular matrix", "three independent axes", mend)
+        raise InputError(subject, "affine", "a singular matrix", "three independent axes", hint)
     cosine = np.abs(directions.T @ directions - np.eye(3)).max()
     if cosine > MAX_AXIS_COSINE:
         found = f"axes {np.rad2deg(np.arcsin(cosine)):.2g} degrees off a right angle"
-        mend = "undo the shear (gantry tilt) by resampling the scan"
-        raise InputError(subject, "affine", found, "axes at right angles", mend)
+        hint = "undo the shear (gantry tilt) by resampling the scan"
+        raise InputError(subject, "affine", found, "axes at right angles", hint)
 
 
 def check_spacing(subject: object, field: str, spacing: np.ndarray) -> None:
@@ -79,8 +79,8 @@ def check_spacing(subject: object, field: str, spacing: np.ndarray) -> None:
     if not ((spacing >= MIN_SPACING_MM) & (spacing <= MAX_SPACING_MM)).all():
         found = "spacing " + " x ".join(f"{size:g}" for size in spacing) + " mm"
         expected = f"{MIN_SPACING_MM:g} to {MAX_SPACING_MM:g} mm"
-        mend = "export the scan again with its spacing in mm"
-        raise InputError(subject, field, found, expected, mend)
+        hint = "export the scan again with its spacing in mm"
+        raise InputError(subject, field, found, expected, hint)
 
 
 def check_ct(ct: Volume) -> tuple[str, ...]:
@@ -88,20 +88,20 @@ def check_ct(ct: Volume) -> tuple[str, ...]:
     low, high = float(ct.voxels.min()), float(ct.voxels.max())
     found = f"{low:g} to {high:g}"
     if not (np.isfinite(low) and np.isfinite(high)):
-        mend = "replace them, e.g. with -1000 HU outside the field of view"
-        raise InputError(ct.source, "voxels", "NaN or infinity", "finite HU", mend)
+        hint = "replace them, e.g. with -1000 HU outside the field of view"
+        raise InputError(ct.source, "voxels", "NaN or infinity", "finite HU", hint)
     if low == high:
         raise InputError(ct.source, "voxels", f"only {low:g}", "an image", "export the scan again")
     # Plane by plane: the first one mostly tells, and no mask of the whole scan is held.
     has_air = any(((p > AIR_HU[0]) & (p < AIR_HU[1])).any() for p in ct.voxels.T)
     if not has_air or high <= BONE_HU:
         expected = f"Hounsfield units (air under {AIR_HU[1]:g}, bone over {BONE_HU:g})"
-        mend = "give the original CT, not a PET, an MR, a windowed picture or unscaled values"
-        raise InputError(ct.source, "voxels", found, expected, mend)
+        hint = "give the original CT, not a PET, an MR, a windowed picture or unscaled values"
+        raise InputError(ct.source, "voxels", found, expected, hint)
     fill = np.unique(ct.voxels[ct.voxels < MIN_HU])
     if fill.size > 1 or high > MAX_HU:
-        mend = "check the rescale slope and intercept"
-        raise InputError(ct.source, "voxels", found, f"HU in {MIN_HU:g} to {MAX_HU:g}", mend)
+        hint = "check the rescale slope and intercept"
+        raise InputError(ct.source, "voxels", found, f"HU in {MIN_HU:g} to {MAX_HU:g}", hint)
     if low < PADDING_HU:
         return (f"voxels under {PADDING_HU:g} HU (down to {low:g}) are taken as padding: air",)
     return ()
@@ -109,23 +109,23 @@ def check_ct(ct: Volume) -> tuple[str, ...]:
 
 def check_mask(labels: Volume, ct: Volume) -> tuple[str, ...]:
     """Refuse a label map that is not on the CT's grid or not of known labels; return warnings."""
-    mend = f"give the label map made from {ct.source}"
+    hint = f"give the label map made from {ct.source}"
     if labels.shape != ct.shape:
-        raise InputError(labels.source, "dim", f"{labels.shape}", f"the CT's {ct.shape}", mend)
+        raise InputError(labels.source, "dim", f"{labels.shape}", f"the CT's {ct.shape}", hint)
     corners = np.array(list(np.ndindex(2, 2, 2))) * (np.array(ct.shape) - 1)
     corners = np.concatenate([corners, np.ones((8, 1))], axis=1)
     apart = np.abs(corners @ (labels.affine - ct.affine).T).max()
     if not apart <= GRID_TOLERANCE * min(ct.spacing):
         found = f"a grid {apart:.3g} mm away from the CT's"
-        raise InputError(labels.source, "affine", found, "the CT's own grid", mend)
+        raise InputError(labels.source, "affine", found, "the CT's own grid", hint)
     low, high = labels.voxels.min(), labels.voxels.max()
     expected = f"TotalSegmentator labels 0 to {MAX_LABEL}"
     if not (low >= 0 and high <= MAX_LABEL):
-        mend = "give the label map of TotalSegmentator's task `total`"
-        raise InputError(labels.source, "labels", f"{low:g} to {high:g}", expected, mend)
+        hint = "give the label map of TotalSegmentator's task `total`"
+        raise InputError(labels.source, "labels", f"{low:g} to {high:g}", expected, hint)
     if labels.voxels.dtype.kind == "f":
         fractions = labels.voxels[labels.voxels % 1 != 0]
         if fractions.size:
-            mend = "give whole labels, not probabilities or an interpolated map"
-            raise InputError(labels.source, "labels", f"{fractions[0]:g}", expected, mend)
+            hint = "give whole labels, not probabilities or an interpolated map"
+            raise InputError(labels.source, "labels", f"{fractions[0]:g}", expected, hint)
     return () if high else (f"{labels.source}: the label map is empty",)

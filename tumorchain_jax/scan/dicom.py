@@ -41,8 +41,8 @@ def read_dicom(folder: Path) -> Volume:
     """
     slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
     if not slices:
-        mend = "give the folder that holds the slices themselves"
-        raise InputError(folder, "files", "no DICOM slice", "the files of a CT series", mend)
+        hint = "give the folder that holds the slices themselves"
+        raise InputError(folder, "files", "no DICOM slice", "the files of a CT series", hint)
     slices = checked_stack(folder, slices)
     to_world = affine(slices)
     shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
@@ -90,8 +90,8 @@ def _check_syntax(path: Path, syntax: UID) -> None:
     if not known:
         found = f"{syntax.name:.60}" if syntax else "none"
         expected = "uncompressed, RLE or JPEG 2000"
-        mend = "decompress the series first, e.g. with `gdcmconv --raw` or `dcmdjpeg`"
-        raise InputError(path, "TransferSyntaxUID", found, expected, mend)
+        hint = "decompress the series first, e.g. with `gdcmconv --raw` or `dcmdjpeg`"
+        raise InputError(path, "TransferSyntaxUID", found, expected, hint)
 
 
 def _slice(path: Path, data: Dataset) -> Slice | None:
@@ -99,17 +99,17 @@ def _slice(path: Path, data: Dataset) -> Slice | None:
     if modality in COMPANIONS:
         return None
     if modality != "CT":
-        mend = "give a folder with one CT series"
-        raise InputError(path, "Modality", f"{modality:.16}", "CT", mend)
+        hint = "give a folder with one CT series"
+        raise InputError(path, "Modality", f"{modality:.16}", "CT", hint)
     if (
         data.get("SOPClassUID") == EnhancedCTImageStorage
         or int(data.get("NumberOfFrames") or 1) > 1
     ):
-        mend = "convert the enhanced CT to one file a slice, or to NIfTI"
-        raise InputError(path, "NumberOfFrames", "a multi-frame image", "one slice a file", mend)
+        hint = "convert the enhanced CT to one file a slice, or to NIfTI"
+        raise InputError(path, "NumberOfFrames", "a multi-frame image", "one slice a file", hint)
     if "LOCALIZER" in (data.get("ImageType") or ()):
-        mend = "remove the localizer (scout) from the folder"
-        raise InputError(path, "ImageType", "LOCALIZER", "axial slices", mend)
+        hint = "remove the localizer (scout) from the folder"
+        raise InputError(path, "ImageType", "LOCALIZER", "axial slices", hint)
     if data.get("SamplesPerPixel", 1) != 1:
         found = f"{data.SamplesPerPixel} colours"
         raise InputError(path, "SamplesPerPixel", found, "1", "remove pictures from the folder")
@@ -176,5 +176,5 @@ def _check_length(header: Slice, data: Dataset) -> None:
     size = header.rows * header.columns * data.BitsAllocated // 8
     if len(data.PixelData) not in (size, size + size % 2):
         found = f"{len(data.PixelData)} bytes"
-        mend = "copy the series again"
-        raise InputError(header.path, "PixelData", found, f"{size} bytes", mend)
+        hint = "copy the series again"
+        raise InputError(header.path, "PixelData", found, f"{size} bytes", hint)

@@ -94,8 +94,8 @@ def _dtype(path: Path, header: Nifti1Header) -> np.dtype:
         dtype = header.get_data_dtype()
     except KeyError as error:
         code = int(header["datatype"])
-        mend = "convert the scan to int16 or float32"
-        raise InputError(path, "datatype", f"code {code}", "integers or floats", mend) from error
+        hint = "convert the scan to int16 or float32"
+        raise InputError(path, "datatype", f"code {code}", "integers or floats", hint) from error
     check_dtype(path, dtype)
     return dtype
 
@@ -104,15 +104,15 @@ def _affine(path: Path, header: Nifti1Header) -> np.ndarray:
     check_spacing(path, "pixdim", header["pixdim"][1:4])
     if max(header["sform_code"], header["qform_code"]) <= 0:
         found = "sform_code and qform_code 0"
-        mend = "export the scan again with its orientation"
-        raise InputError(path, "affine", found, "a known orientation", mend)
+        hint = "export the scan again with its orientation"
+        raise InputError(path, "affine", found, "a known orientation", hint)
     if header["pixdim"][0] not in (-1, 1):
         header["pixdim"][0] = 1  # the standard's reading of any other value
     try:
         affine = header.get_best_affine()
     except (HeaderDataError, ValueError) as error:
-        mend = "export the scan again with its orientation"
-        raise InputError(path, "qform", f"{error}", "a rotation", mend) from error
+        hint = "export the scan again with its orientation"
+        raise InputError(path, "qform", f"{error}", "a rotation", hint) from error
     check_affine(path, affine)
     return affine
 
@@ -122,8 +122,8 @@ def _scaling(path: Path, header: Nifti1Header) -> tuple[float, float]:
         slope, inter = header.get_slope_inter()
     except HeaderDataError as error:
         found = f"scl_inter {float(header['scl_inter']):g}"
-        mend = "export the scan again with its scaling"
-        raise InputError(path, "scaling", found, "a finite number", mend) from error
+        hint = "export the scan again with its scaling"
+        raise InputError(path, "scaling", found, "a finite number", hint) from error
     return (1.0, 0.0) if slope is None else (slope, inter)
 
 

@@ -56,15 +56,15 @@ def from_nibabel(image: SpatialImage) -> Volume:
     if isinstance(header, Nifti1Header):
         placed = placed and max(header["sform_code"], header["qform_code"]) > 0
     if not placed:
-        mend = "set the image's affine and its code"
-        raise InputError(source, "affine", "none", "a known orientation", mend)
+        hint = "set the image's affine and its code"
+        raise InputError(source, "affine", "none", "a known orientation", hint)
     check_shape(source, image.shape)
     check_dtype(source, image.get_data_dtype())
     try:
         voxels = np.asanyarray(image.dataobj)
     except Exception as error:
-        mend = "copy or convert the scan again"
-        raise InputError(source, "data", f"{error}", "readable voxels", mend) from error
+        hint = "copy or convert the scan again"
+        raise InputError(source, "data", f"{error}", "readable voxels", hint) from error
     return from_array(voxels, image.affine, source)
 
 
@@ -91,8 +91,8 @@ def _read(path: Path) -> Volume:
         if path.is_file():
             return _read_file(path)
     except OSError as error:
-        mend = "check the path and its permissions"
-        raise InputError(path, "path", f"{error.strerror}", "a readable scan", mend) from error
+        hint = "check the path and its permissions"
+        raise InputError(path, "path", f"{error.strerror}", "a readable scan", hint) from error
     raise InputError(path, "path", "no such file", "a scan", "check the path")
 
 
@@ -100,5 +100,5 @@ def _read_file(path: Path) -> Volume:
     if path.name.lower().endswith((".nii", ".nii.gz")):
         return read_nifti(path)
     expected = ".nii, .nii.gz or the folder of a DICOM series"
-    mend = "convert it to NIfTI, or give the folder that holds the DICOM files"
-    raise InputError(path, "file type", path.suffix or "no suffix", expected, mend)
+    hint = "convert it to NIfTI, or give the folder that holds the DICOM files"
+    raise InputError(path, "file type", path.suffix or "no suffix", expected, hint)

@@ -54,8 +54,8 @@ def checked_stack(folder: Path, slices: list[Slice]) -> list[Slice]:
     _check_same(folder, slices)
     if len(slices) < MIN_SIZE:
         expected = f"at least {MIN_SIZE}"
-        mend = "give the folder of the whole series"
-        raise InputError(folder, "slices", f"{len(slices)} CT slices", expected, mend)
+        hint = "give the folder of the whole series"
+        raise InputError(folder, "slices", f"{len(slices)} CT slices", expected, hint)
     normal = slices[0].normal
     ordered = sorted(slices, key=lambda slice_: float(slice_.position @ normal))
     _check_steps(folder, ordered)
@@ -67,8 +67,8 @@ def _check_same(folder: Path, slices: list[Slice]) -> None:
     """All slices must be of one series, one orientation, one matrix and one pixel size."""
     series = {slice_.series for slice_ in slices}
     if len(series) > 1:
-        mend = "move each series into its own folder"
-        raise InputError(folder, "SeriesInstanceUID", f"{len(series)} series", "one", mend)
+        hint = "move each series into its own folder"
+        raise InputError(folder, "SeriesInstanceUID", f"{len(series)} series", "one", hint)
     first = slices[0]
     _check_directions(first)
     for other in slices[1:]:
@@ -77,10 +77,10 @@ def _check_same(folder: Path, slices: list[Slice]) -> None:
             np.abs(first.along_column - other.along_column).max(),
         )
         if turned > MAX_AXIS_COSINE:
-            mend = "remove localizers and other planes from the folder"
+            hint = "remove localizers and other planes from the folder"
             expected = f"the orientation of {first.path.name}"
             found = "another orientation"
-            raise InputError(other.path, "ImageOrientationPatient", found, expected, mend)
+            raise InputError(other.path, "ImageOrientationPatient", found, expected, hint)
         if (first.rows, first.columns) != (other.rows, other.columns):
             found = f"{other.rows} x {other.columns}"
             expected = f"{first.rows} x {first.columns} as in {first.path.name}"
@@ -96,9 +96,9 @@ def _check_directions(slice_: Slice) -> None:
     directions = np.stack([slice_.along_row, slice_.along_column])
     if np.abs(directions @ directions.T - np.eye(2)).max() > MAX_AXIS_COSINE:
         expected = "two unit vectors at right angles"
-        mend = "export the series again"
+        hint = "export the series again"
         found = " ".join(f"{value:g}" for value in directions.ravel())
-        raise InputError(slice_.path, "ImageOrientationPatient", found, expected, mend)
+        raise InputError(slice_.path, "ImageOrientationPatient", found, expected, hint)
 
 
 def _check_steps(folder: Path, ordered: list[Slice]) -> None:
@@ -108,8 +108,8 @@ def _check_steps(folder: Path, ordered: list[Slice]) -> None:
     if steps.min() < SAME_PLACE_MM:
         at = int(steps.argmin())
         pair = f"{ordered[at].path.name} and {ordered[at + 1].path.name} at the same place"
-        mend = "remove the copies, or the second series or phase"
-        raise InputError(folder, "ImagePositionPatient", pair, "one slice at each place", mend)
+        hint = "remove the copies, or the second series or phase"
+        raise InputError(folder, "ImagePositionPatient", pair, "one slice at each place", hint)
     usual = float(np.median(steps))
     at = int(np.abs(steps - usual).argmax())
     if abs(steps[at] - usual) <= STEP_TOLERANCE_MM + STEP_TOLERANCE * usual:
@@ -120,8 +120,8 @@ def _check_steps(folder: Path, ordered: list[Slice]) -> None:
         found = f"{round(missing)} missing slice(s) {between}"
     else:
         found = f"a step of {steps[at]:g} mm {between}"
-    mend = "give the complete series, or resample it to even spacing"
-    raise InputError(folder, "ImagePositionPatient", found, f"a slice every {usual:g} mm", mend)
+    hint = "give the complete series, or resample it to even spacing"
+    raise InputError(folder, "ImagePositionPatient", found, f"a slice every {usual:g} mm", hint)
 
 
 def _check_tilt(folder: Path, ordered: list[Slice]) -> None:
@@ -135,5 +135,5 @@ def _check_tilt(folder: Path, ordered: list[Slice]) -> None:
         at = int(excess.argmax())
         angle = np.rad2deg(np.arctan2(beside[at], along[at]))
         found = f"slices shifted sideways ({angle:.1f} degrees, gantry tilt)"
-        mend = "resample the series to untilted slices"
-        raise InputError(folder, "ImagePositionPatient", found, "a straight stack", mend)
+        hint = "resample the series to untilted slices"
+        raise InputError(folder, "ImagePositionPatient", found, "a straight stack", hint)

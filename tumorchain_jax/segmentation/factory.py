@@ -32,7 +32,7 @@ NO_SEGMENTER = TotalSegmenter("none", ())
 Kind = Literal["jax", "totalsegmentator", "none"]
 
 
-def choose_segmenter(
+def make_segmenter(
     kind: Kind = "jax",
     weights: str | Path | None = None,
     *,
@@ -62,8 +62,8 @@ def choose_segmenter(
     ours = {"--weights": weights is not None, "--segmenter-dtype": dtype != "float32"}
     for flag, given in {**ours, "--fast": fast and kind == "none"}.items():
         if given and kind != "jax":
-            mend = "leave out one of the two"
-            raise InputError("command line", flag, f"--segmenter {kind}", "--segmenter jax", mend)
+            hint = "leave out one of the two"
+            raise InputError("command line", flag, f"--segmenter {kind}", "--segmenter jax", hint)
     if fast and kind == "jax" and weights is None:
         expected = "TotalSegmentator's weights, of which it takes the 3 mm model"
         raise InputError("command line", "--fast", "no --weights", expected, "add --weights")
@@ -105,8 +105,8 @@ def read_segmenter(
         InputError: there are no such weights, or their labels are not those of `total`.
     """
     if not folder.is_dir():
-        mend = "check the path (totalseg_download_weights fetches TotalSegmentator's)"
-        raise InputError(folder, "--weights", "no such folder", "a folder of weights", mend)
+        hint = "check the path (totalseg_download_weights fetches TotalSegmentator's)"
+        raise InputError(folder, "--weights", "no such folder", "a folder of weights", hint)
     if (folder / PLANS).is_file():
         if fast:
             expected = "TotalSegmentator's folder of weights"
@@ -124,15 +124,15 @@ def _total_part(home: Path, number: int, dtype: Dtype) -> Part:
     found = sorted(path.parent for path in home.glob(pattern))
     if len(found) != 1:
         task = "total_fast" if number == FAST else "total"
-        mend = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
+        hint = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
         one = f"one (or {PLANS}, of one model of nnU-Net)"
-        raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, mend)
+        raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, hint)
     part = _part(found[0], dtype, folds=(0,), step=STEP, mirror=False)
     expected = PARTS.get(number, range(1, len(TOTALSEGMENTATOR)))
     if part.ids != (0, *expected):
         names = f"{TOTALSEGMENTATOR[expected[0]]} to {TOTALSEGMENTATOR[expected[-1]]}"
-        mend = "take the weights of TotalSegmentator v2"
-        raise InputError(found[0] / DATASET, "labels", "others", names, mend)
+        hint = "take the weights of TotalSegmentator v2"
+        raise InputError(found[0] / DATASET, "labels", "others", names, hint)
     return part
 
 
@@ -141,9 +141,9 @@ def _part(folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **ho
     names = sorted(plan.labels, key=lambda name: plan.labels[name])
     for name in names:
         if name not in TOTALSEGMENTATOR:
-            mend = "take a model of that (not of v1, v3 or another task)"
+            hint = "take a model of that (not of v1, v3 or another task)"
             expected = "names of TotalSegmentator v2 `total`"
-            raise InputError(folder / DATASET, "labels", repr(name), expected, mend)
+            raise InputError(folder / DATASET, "labels", repr(name), expected, hint)
     model = _Model(folder, folds, dtype=dtype, **how)
     ids = tuple(TOTALSEGMENTATOR.index(name) for name in names)
     # Masks are kept under the name: those of another precision are others.

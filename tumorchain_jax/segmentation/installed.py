@@ -34,8 +34,8 @@ def installed_totalsegmentator(
     """
     path = shutil.which(PROGRAM)
     if path is None:
-        mend = "install it (pip install TotalSegmentator), or leave out --segmenter"
-        raise InputError("--segmenter", PROGRAM, "no such program", "one on the PATH", mend)
+        hint = "install it (pip install TotalSegmentator), or leave out --segmenter"
+        raise InputError("--segmenter", PROGRAM, "no such program", "one on the PATH", hint)
     flags = ["--ml", "--quiet"]
     if fast:
         flags += ["--fast"]
@@ -56,8 +56,8 @@ class _Program:
     def _version(self) -> str:
         version = self._run("--version").strip()
         if not version.startswith("2."):
-            mend = "install that: others number organs otherwise"
-            raise InputError(self._path, "version", version, f"{PROGRAM} 2", mend)
+            hint = "install that: others number organs otherwise"
+            raise InputError(self._path, "version", version, f"{PROGRAM} 2", hint)
         return version
 
     def identity(self) -> str:

@@ -77,7 +77,7 @@ class OrganMasks:
             return ()
         return (PREDICTED.format(self.origin.source), *(() if self.statistics else (NOTHING,)))
 
-    def parts_for(self, organs: Collection[int]) -> tuple[Part, ...]:
+    def missing_models(self, organs: Collection[int]) -> tuple[Part, ...]:
         """What would have to run to find these merged labels, and has not."""
         if self.segmenting is None:
             return ()
@@ -87,7 +87,7 @@ class OrganMasks:
 
     def showing(self, organs: Collection[int]) -> "OrganMasks":
         """These, and all that the parts find that these merged labels need; itself if none does."""
-        parts, state = self.parts_for(organs), self.segmenting
+        parts, state = self.missing_models(organs), self.segmenting
         if state is None or not parts:
             return self
         found = state.segmenter.run(state.ct, parts)
@@ -105,7 +105,7 @@ def given_masks(ct: Volume, labels: Volume, transform: GridTransform) -> OrganMa
     return _masks(ct, labels, transform, MaskOrigin("given", Path(labels.source).name, {}))
 
 
-def no_masks_yet(ct: Volume, transform: GridTransform, segmenter: TotalSegmenter) -> OrganMasks:
+def lazy_masks(ct: Volume, transform: GridTransform, segmenter: TotalSegmenter) -> OrganMasks:
     """None, until organs are named that the segmenter finds."""
     labels = Volume(np.zeros(ct.shape, np.uint8), ct.affine)
     empty = _masks(ct, labels, transform, MaskOrigin("none", segmenter.name, {}))

@@ -113,5 +113,5 @@ def _compare(needed: int, limit: int, what: str, source: str) -> None:
     if needed > limit:
         found = f"a scan that needs {needed / GIB:.1f} GiB"
         expected = f"at most {limit / GIB:.1f} GiB"
-        mend = "crop or resample it, or raise the limit where there is more"
-        raise InputError(source, what, found, expected, mend)
+        hint = "crop or resample it, or raise the limit where there is more"
+        raise InputError(source, what, found, expected, hint)

@@ -25,7 +25,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import appearing
+from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.core.json_fields import Fields, read_json
 from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.unet3d import convert
@@ -107,8 +107,8 @@ def load_segmentation_model(
     for name, plan in zip(names, plans, strict=True):
         if plan.configuration != plans[0].configuration:
             expected = f"{plans[0].configuration}, as fold_{names[0]}"
-            mend = "name folds of one configuration"
-            raise InputError(folder, f"fold_{name}", plan.configuration, expected, mend)
+            hint = "name folds of one configuration"
+            raise InputError(folder, f"fold_{name}", plan.configuration, expected, hint)
     return SegmentationModel(
         plans[0], tuple(params), digest(plans[0], params), str(folder), tuple(names)
     )
@@ -126,14 +126,14 @@ def fold_names(folder: Path, folds: Collection[int | str] | None = None) -> list
         if any((folder / f"fold_{name}" / file).is_file() for file in (WEIGHTS, PICKLE))
     ]
     if not there:
-        expected, mend = f"{WEIGHTS} or {PICKLE} in it", "name the folder with plans.json"
-        raise InputError(folder, "fold_0", "none", expected, mend)
+        expected, hint = f"{WEIGHTS} or {PICKLE} in it", "name the folder with plans.json"
+        raise InputError(folder, "fold_0", "none", expected, hint)
     if folds is None:
         return [name for name in there if name != "all"] or there
     for name in map(str, folds):
         if name not in there:
-            mend = "name a fold that is there"
-            raise InputError(folder, f"fold_{name}", "none", f"one of {' '.join(there)}", mend)
+            hint = "name a fold that is there"
+            raise InputError(folder, f"fold_{name}", "none", f"one of {' '.join(there)}", hint)
     return [*map(str, folds)]
 
 
@@ -193,7 +193,7 @@ def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:
     Raises:
         InputError: it is there already.
     """
-    with appearing(folder) as part:
+    with atomic_directory(folder) as part:
         _write_plan(model.plan, part)
         told = {
             "configuration": model.plan.configuration,
@@ -218,13 +218,13 @@ def export_nnunet(model: SegmentationModel, folder: Path) -> None:
         InputError: it is there already; PyTorch is not installed.
     """
     if find_spec("torch") is None:
-        expected, mend = "PyTorch, to write pickles", "install tumorchain-jax[torch]"
-        raise InputError(folder, "pickle", "no torch here", expected, mend)
+        expected, hint = "PyTorch, to write pickles", "install tumorchain-jax[torch]"
+        raise InputError(folder, "pickle", "no torch here", expected, hint)
     import torch
 
     plan = model.plan
     table = convert.table(plan.network)
-    with appearing(folder) as part:
+    with atomic_directory(folder) as part:
         _write_plan(plan, part)
         for name, fold in zip(model.names, model.folds, strict=True):
             arrays = from_ours(table, fold)

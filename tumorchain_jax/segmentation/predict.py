@@ -100,16 +100,16 @@ class Predictor:
         """The same, or an error: weights may be broken, and a sum of float16 may overflow."""
         for slab in slabs:
             if not np.isfinite(slab).all():
-                mend = "sum in float32" if self._half else "use other weights"
-                raise InputError(self._source, "logits", "NaN or infinite", "finite numbers", mend)
+                hint = "sum in float32" if self._half else "use other weights"
+                raise InputError(self._source, "logits", "NaN or infinite", "finite numbers", hint)
             yield slab
 
 
 def _check(model: SegmentationModel, step: float, tiles_at_once: int) -> None:
     plan = model.plan
     if plan.network.in_channels != 1:
-        found, mend = f"{plan.network.in_channels} channels", "use a model for CT alone"
-        raise InputError(model.source, "channel_names", found, "one", mend)
+        found, hint = f"{plan.network.in_channels} channels", "use a model for CT alone"
+        raise InputError(model.source, "channel_names", found, "one", hint)
     orders = plan.resampling.logits.order, plan.resampling.logits.order_z
     if max(orders) > 1:
         found, expected = f"order {max(orders)}", "order 0 or 1"

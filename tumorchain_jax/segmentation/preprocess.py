@@ -51,15 +51,15 @@ def find_grids(scan: Volume, plan: Plan) -> Grids:
             a voxel of the plan's spacing.
     """
     if not (np.isfinite(scan.voxels.min()) and np.isfinite(scan.voxels.max())):
-        found, mend = "NaN or infinite", "replace those voxels"
-        raise InputError(scan.source, "voxels", found, "finite numbers", mend)
+        found, hint = "NaN or infinite", "replace those voxels"
+        raise InputError(scan.source, "voxels", found, "finite numbers", hint)
     voxels = _transposed(scan.voxels, plan)
     z, y, x = scan.spacing[::-1]
     d, h, w = (((z, y, x)[axis]) for axis in plan.transpose_forward)
     box = _nonzero_box(voxels)
     if box is None:
-        expected, mend = "some that are not", "hand over another scan"
-        raise InputError(scan.source, "voxels", "all 0", expected, mend)
+        expected, hint = "some that are not", "hand over another scan"
+        raise InputError(scan.source, "voxels", "all 0", expected, hint)
     D, H, W = (part.stop - part.start for part in box)
     network_shape = resampled_shape((D, H, W), (d, h, w), plan.spacing)
     if min(network_shape) == 0:
@@ -133,8 +133,8 @@ def _normalized(scan: Volume, plan: Plan, grids: Grids) -> np.ndarray:
             image /= max(image.max(), SMALLEST_STD)
         case "RGBTo01Normalization":
             if image.min() < 0 or image.max() > 255:
-                found, mend = f"{image.min():g} to {image.max():g}", "use a model for such scans"
-                raise InputError(scan.source, "voxels", found, "0 to 255", mend)
+                found, hint = f"{image.min():g} to {image.max():g}", "use a model for such scans"
+                raise InputError(scan.source, "voxels", found, "0 to 255", hint)
             image /= 255
         case "NoNormalization":
             pass

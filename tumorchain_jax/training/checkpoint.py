@@ -15,7 +15,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 from orbax.checkpoint.options import MultiprocessingOptions
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.parallel.processes import is_first, wait_for_all
+from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.weights.array_check import check_shapes
 
@@ -52,8 +52,8 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             folder, options=options, item_handlers=ocp.StandardCheckpointHandler()
         )
-        # Whether a scheduler wants the machine back is asked by `StopRequest` alone: who asks JAX
-        # under other numbers takes the answer away.
+        # `PreemptionListener` alone asks JAX about preemption: asking under other step numbers
+        # would take its answer away.
         vars(self._manager)["reached_preemption"] = lambda step: False
 
     def restore(self, abstract: TrainState) -> TrainState | None:
@@ -97,12 +97,12 @@ class Checkpoints:
         if not _all_processes(error is None):
             return error or OSError("another process cannot read it")
         # Orbax would refuse another shape too, but with pages of its threads' errors.
-        mend = "resume with the configuration it was trained with, or name another workdir"
+        hint = "resume with the configuration it was trained with, or name another workdir"
         for name, value in self._order.items():
             if order.get(name) != value:
                 found = str(order.get(name, "none"))
-                raise InputError(self._manager.directory, name, found, str(value), mend)
-        check_shapes(self._manager.directory, shapes, _shapes(abstract), mend)
+                raise InputError(self._manager.directory, name, found, str(value), hint)
+        check_shapes(self._manager.directory, shapes, _shapes(abstract), hint)
         state: TrainState | None = None
         try:
             state = self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
@@ -115,7 +115,7 @@ class Checkpoints:
     def _put_aside(self, step: int, error: Exception) -> None:
         folder = self._manager.directory / str(step)
         aside = self._workdir / DAMAGED / str(step)
-        if is_first():
+        if is_primary():
             print(
                 f"tumorchain: warning: checkpoint {folder} is damaged ({type(error).__name__}): "
                 f"moved to {aside}; going on from the one before",
@@ -123,7 +123,7 @@ class Checkpoints:
             )
             aside.parent.mkdir(exist_ok=True)
             Path(folder).rename(_unused(aside))
-        wait_for_all(f"put aside {step}")
+        barrier(f"put aside {step}")
         self._manager.reload()
 
     def save(self, step: int, state: TrainState, loss: float) -> None:

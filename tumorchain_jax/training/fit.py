@@ -15,8 +15,8 @@ from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError, Stopped
-from tumorchain_jax.parallel.preemption import StopRequest
-from tumorchain_jax.parallel.processes import is_first
+from tumorchain_jax.parallel.preemption import PreemptionListener
+from tumorchain_jax.parallel.processes import is_primary
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.metrics import MetricsLog, NoLog
 from tumorchain_jax.training.profile import Profile
@@ -40,7 +40,7 @@ class Job:
         steps: up to which it is trained.
         work: of one step.
         best: the metric by which a checkpoint is the best: the least of a loss, the most of others.
-        names_of: what the batch of a step holds, for people.
+        describe_batch: what the batch of a step holds, for people.
         order: what the order of the batches depends on; it must be the same when the run goes on.
     """
 
@@ -52,7 +52,7 @@ class Job:
     steps: int
     work: Work
     best: str = "loss"
-    names_of: Callable[[int], Sequence[str]] = _nameless
+    describe_batch: Callable[[int], Sequence[str]] = _nameless
     order: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -68,7 +68,7 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
         Stopped: it was asked to end, and has saved where it was.
     """
     with ExitStack() as stack:
-        stop = StopRequest()
+        stop = PreemptionListener()
         stack.enter_context(stop.listening())
         profile = Profile(_folder(workdir), config.watch.profile)
         stack.callback(profile.close)
@@ -79,11 +79,11 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
             state = job.initial()
         first_step = int(state.step)
         log: MetricsLog | NoLog = NoLog()
-        if is_first():
+        if is_primary():
             _write_config(workdir, config)
             log = MetricsLog(workdir, first_step, job.steps, config.watch.wandb)
         stack.callback(log.close)
-        watchdog = Watchdog(workdir, config.watch.patience)
+        watchdog = Watchdog(workdir, config.watch.hang_timeout_s)
         stack.callback(watchdog.close)
         run = _Run(job, config, checkpoints, log, watchdog)
         stream = job.batches_from(first_step)
@@ -91,7 +91,7 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
             profile.before(step)
             state = run.step(step, state, stream)
             profile.after(step, state)
-            asked = stop.heard()
+            asked = stop.requested()
             run.look(step, state, last=step == job.steps or asked)
             if asked:
                 raise Stopped(f"at step {step} of {job.steps} by a signal; it was saved")
@@ -105,8 +105,8 @@ def _folder(workdir: Path) -> Path:
             return workdir
     except OSError as error:
         found = error.strerror or type(error).__name__
-        mend = "name another workdir"
-        raise InputError(workdir, "workdir", found, "a folder to write in", mend) from error
+        hint = "name another workdir"
+        raise InputError(workdir, "workdir", found, "a folder to write in", hint) from error
 
 
 def _write_config(workdir: Path, config: ConfigDict) -> None:
@@ -161,7 +161,7 @@ class _Run:
                 "seconds": round(time.monotonic() - self._started, 2),
             }
             self._log.write(step, values)
-            save = save or self._is_late()
+            save = save or self._checkpoint_due()
         if save:
             self._watchdog.doing(step, "checkpoint")
             score = sum(self._scores) / len(self._scores)
@@ -179,7 +179,7 @@ class _Run:
         for number, metrics in enumerate(seen, first):
             for name, value in metrics.items():
                 if not math.isfinite(value):
-                    of = "; ".join(self._job.names_of(number))
+                    of = "; ".join(self._job.describe_batch(number))
                     raise FloatingPointError(f"step {number}: {name} {value}; its batch: {of}")
         self._unseen = []
         best = self._job.best
@@ -194,7 +194,7 @@ class _Run:
             return values
         return values | self._throughput.read(sum(float(m.get("tokens", 0)) for m in seen))
 
-    def _is_late(self) -> bool:
+    def _checkpoint_due(self) -> bool:
         """Whether a checkpoint is due by the clock: the first process's, so that all agree."""
         minutes = self._config.checkpoint.minutes
         due = bool(minutes) and time.monotonic() - self._saved > 60 * minutes

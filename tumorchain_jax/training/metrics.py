@@ -84,8 +84,8 @@ def _lines_before(path: Path, step: int) -> list[str]:
 def _wandb_run(project: str, workdir: Path) -> Any:
     """A run named after its folder, which goes on when training does."""
     if find_spec("wandb") is None:
-        mend = "pip install wandb, or leave config.watch.wandb empty"
-        raise InputError("config", "watch.wandb", "no such package here", "wandb", mend)
+        hint = "pip install wandb, or leave config.watch.wandb empty"
+        raise InputError("config", "watch.wandb", "no such package here", "wandb", hint)
     import wandb
 
     folder = str(workdir.absolute())

@@ -23,7 +23,7 @@ def make_optimizer(
     schedule: optax.Schedule,
     weight_decay: float,
     clip_norm: float,
-    rate_scale: Rules[float] = ((".*", 1.0),),
+    lr_multiplier: Rules[float] = ((".*", 1.0),),
 ) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then AdamW or Muon.
 
@@ -34,14 +34,14 @@ def make_optimizer(
 
     Args:
         kind: `adamw` or `muon`.
-        rate_scale: what the learning rate of each parameter (flat dict by path) is multiplied by.
+        lr_multiplier: multiplies the learning rate of each parameter (flat dict by path).
 
     Raises:
         InputError: another kind.
     """
 
     def scale(updates: Mapping[str, Any], _: Any) -> dict[str, Any]:
-        return {path: first_match(rate_scale, path) * update for path, update in updates.items()}
+        return {path: first_match(lr_multiplier, path) * update for path, update in updates.items()}
 
     if kind == "adamw":
         rule = optax.adamw(schedule, weight_decay=weight_decay)
@@ -83,6 +83,6 @@ def split_trainable(
             "trainable",
             f"{trainable}, which freeze everything",
             "something to train",
-            "mend the rules",
+            "fix the rules",
         )
     return trained, {path: leaf for path, leaf in flat.items() if path not in trained}

@@ -31,8 +31,8 @@ from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.processes import TIMEOUT, join
-from tumorchain_jax.parallel.rendezvous import Place, TellAll, meet
-from tumorchain_jax.training.tumorchain.program import accumulation_on, training_program
+from tumorchain_jax.parallel.rendezvous import AllGather, ProcessInfo, connect
+from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
 from tumorchain_jax.weights.model_folder import check_vocabulary
 
 Facts = dict[str, Any]
@@ -73,25 +73,27 @@ class Preflight:
         return all(check.ok for check in self.checks)
 
 
-def preflight(config: ConfigDict, workdir: Path, place: Place) -> Preflight:
+def preflight(config: ConfigDict, workdir: Path, place: ProcessInfo) -> Preflight:
     """Look at every host; to be called in every process. Makes it one of several in JAX too.
 
     Raises:
         InputError: a process did not come, or told nothing.
     """
-    with meet(place, TIMEOUT) as tell_all:
+    with connect(place, TIMEOUT) as all_gather_object:
         found = f"{place.count} processes" + f" by {place.address}" * (place.count > 1)
         checks = [Check("processes", True, found)]
-        with _shared(workdir, place, tell_all) as seen_workdir:
+        with _shared(workdir, place, all_gather_object) as seen_workdir:
             own = _look_at_host(config, workdir) | {"process": place.index, "workdir": seen_workdir}
-            hosts = tell_all("its host", own)
+            hosts = all_gather_object("its host", own)
         of_hosts = ("versions", "configuration", "workdir", "dataset", "init")
         checks += [_agree(name, hosts) for name in of_hosts]
         # Devices under unlike versions may crash or hang.
         if _agree("versions", hosts).ok:
             if place.count > 1:
                 join(place.address, place.count, place.index)
-            for facts, devices in zip(hosts, tell_all("devices", _seen(_devices)), strict=True):
+            for facts, devices in zip(
+                hosts, all_gather_object("devices", _seen(_devices)), strict=True
+            ):
                 facts["devices"] = devices
             checks.append(_agree("devices", hosts))
             # Of unlike configurations some would go on to what all must do together.
@@ -191,16 +193,18 @@ def _devices() -> str:
     if backend == "cpu" and _plugins() and not jax.config.values["jax_platforms"]:
         # JAX does with the CPU where a driver or a device is missing.
         expected = f"those of {', '.join(_plugins())}"
-        mend = "look after the driver, or set JAX_PLATFORMS=cpu"
-        raise InputError("jax", "devices", f"{len(devices)} x cpu", expected, mend)
+        hint = "look after the driver, or set JAX_PLATFORMS=cpu"
+        raise InputError("jax", "devices", f"{len(devices)} x cpu", expected, hint)
     kinds = sorted({device.device_kind for device in devices})
     return f"{len(devices)} x {', '.join(kinds)} ({backend})"
 
 
 @contextmanager
-def _shared(workdir: Path, place: Place, tell_all: TellAll) -> Iterator[dict[str, str]]:
+def _shared(
+    workdir: Path, place: ProcessInfo, all_gather_object: AllGather
+) -> Iterator[dict[str, str]]:
     """Whether this host may write to `workdir`, and sees there what the first process wrote."""
-    name = tell_all("a file's name", f".preflight-{uuid.uuid4()}")[0]
+    name = all_gather_object("a file's name", f".preflight-{uuid.uuid4()}")[0]
     own = workdir / f"{name}-{place.index}"
     first = workdir / f"{name}-0"
 
@@ -221,7 +225,7 @@ def _shared(workdir: Path, place: Place, tell_all: TellAll) -> Iterator[dict[str
     written = _seen(write)
     try:
         # Where the first could not write there is nothing to be seen.
-        all_could = not tell_all("its file", written)[0]["problem"]
+        all_could = not all_gather_object("its file", written)[0]["problem"]
         yield _seen(look) if all_could and not written["problem"] else written
     finally:
         with suppress(OSError):
@@ -295,13 +299,13 @@ def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:
     copies = max(1, config.checkpoint.keep + 2 - there)
     needed = f"{copies} checkpoints of at most {_state_gib(config):.2f} GiB"
     if free_gib < copies * _state_gib(config):
-        mend = "make room, or keep fewer (config.checkpoint.keep)"
-        raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, mend)
+        hint = "make room, or keep fewer (config.checkpoint.keep)"
+        raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, hint)
     return f"{free_gib:.1f} GiB free for {needed}"
 
 
 def _state_gib(config: ConfigDict) -> float:
-    state = training_program(config, make_mesh(dict(config.mesh))).state
+    state = build_program(config, make_mesh(dict(config.mesh))).state
     return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)) / GIB
 
 

@@ -25,7 +25,7 @@ def make_step(
     optimizer: optax.GradientTransformation,
     alpha: float,
     accumulation: int,
-    loss_parts: int = 1,
+    logits_chunks: int = 1,
     shardings: tuple[Any, Any] | None = None,
 ) -> Step:
     """The jitted update; the state it is given is consumed.
@@ -34,7 +34,7 @@ def make_step(
     means of Eq. 8 are over the whole batch.
 
     Args:
-        loss_parts: see `loss_sums`.
+        logits_chunks: see `loss_sums`.
         shardings: of the state and of the batch, on a mesh.
     """
 
@@ -42,7 +42,7 @@ def make_step(
         tokens, organs = totals(batch)
 
         def loss(trained: dict, part: Batch) -> tuple[Float[Array, ""], Sums]:
-            sums = loss_sums(model, unflatten(state.frozen | trained), part, loss_parts)
+            sums = loss_sums(model, unflatten(state.frozen | trained), part, logits_chunks)
             return hybrid_loss(sums, tokens, organs, alpha), sums
 
         def accumulate(carry: Any, part: Batch) -> tuple[Any, None]:
@@ -63,7 +63,7 @@ def make_step(
             "organ_loss": sums.organ_loss / jnp.maximum(organs, 1),
             "organ_accuracy": sums.organ_hits / jnp.maximum(organs, 1),
             "gradient_norm": optax.tree.norm(gradient),
-            "tokens": jnp.sum(batch.owner >= 0).astype(jnp.float32),  # text and visual
+            "tokens": jnp.sum(batch.segment_ids >= 0).astype(jnp.float32),  # text and visual
         }
         new_state = state._replace(
             step=state.step + 1,

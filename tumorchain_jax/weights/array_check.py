@@ -8,7 +8,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 """By path."""
 
 
-def check_shapes(source: object, found: Shapes, expected: Shapes, mend: str) -> None:
+def check_shapes(source: object, found: Shapes, expected: Shapes, hint: str) -> None:
     """Refuse other arrays, or arrays of other shapes.
 
     Raises:
@@ -20,5 +20,5 @@ def check_shapes(source: object, found: Shapes, expected: Shapes, mend: str) -> 
     path = next(path for path in paths if expected.get(path) != found.get(path))
     missing = "no such array"
     raise InputError(
-        source, path, str(found.get(path, missing)), str(expected.get(path, missing)), mend
+        source, path, str(found.get(path, missing)), str(expected.get(path, missing)), hint
     )

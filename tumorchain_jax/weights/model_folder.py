@@ -26,7 +26,7 @@ from tumorchain_jax.weights.array_check import check_shapes
 
 
 @dataclass(frozen=True)
-class Exported:
+class ModelFolder:
     """A checkpoint folder, read.
 
     Attributes:
@@ -81,7 +81,7 @@ def export(
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load_exported(folder: Path) -> Exported:
+def load_model(folder: Path) -> ModelFolder:
     """Read a checkpoint folder and hold it against its own configuration.
 
     Raises:
@@ -121,7 +121,7 @@ def load_exported(folder: Path) -> Exported:
         "put the weights and the config.json of one and the same model together",
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Exported(
+    return ModelFolder(
         model, preprocess, history, params, tokenizer, digest, initial_roi, _name(folder)
     )
 

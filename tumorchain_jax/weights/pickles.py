@@ -104,8 +104,8 @@ def unpickle_nnunet(path: Path, scratch: Path) -> tuple[dict[str, Tensor], dict[
 def _open_apart(path: Path, scratch: Path) -> Path:
     """The safetensors that the child makes of a pickle."""
     if find_spec("torch") is None:
-        expected, mend = "PyTorch, to open it", "install tumorchain-jax[torch], or use safetensors"
-        raise InputError(path, "pickle", "no torch here", expected, mend)
+        expected, hint = "PyTorch, to open it", "install tumorchain-jax[torch], or use safetensors"
+        raise InputError(path, "pickle", "no torch here", expected, hint)
     output = scratch / f"{path.stem}.safetensors"
     limit = ROOM + 4 * path.stat().st_size
     child = subprocess.run(
@@ -116,9 +116,9 @@ def _open_apart(path: Path, scratch: Path) -> Path:
     )
     if child.returncode:
         said = (child.stderr.strip().splitlines() or ["no word"])[-1][:300]
-        mend = "save its state_dict as safetensors where you trust it"
+        hint = "save its state_dict as safetensors where you trust it"
         if child.returncode == REFUSED:
             # PyTorch's own words advise to open it all the same.
-            raise InputError(path, "pickle", f"{said} in it", "tensors alone", mend)
-        raise InputError(path, "pickle", said, "a state dict", mend)
+            raise InputError(path, "pickle", f"{said} in it", "tensors alone", hint)
+        raise InputError(path, "pickle", said, "a state dict", hint)
     return output

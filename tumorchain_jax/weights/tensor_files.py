@@ -129,15 +129,15 @@ def read_file(path: Path) -> dict[str, Tensor]:
     Raises:
         InputError: it cannot be read, is truncated, or its header is not sound.
     """
-    mend = "download it again"
+    hint = "download it again"
     try:
         size = path.stat().st_size
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
             if size < 8 or length > size - 8:
-                _refuse(path, "header", f"a file of {size} bytes", f"{length + 8} or more", mend)
+                _refuse(path, "header", f"a file of {size} bytes", f"{length + 8} or more", hint)
             if length > MAX_HEADER:
-                _refuse(path, "header", f"{length} bytes", f"at most {MAX_HEADER}", mend)
+                _refuse(path, "header", f"{length} bytes", f"at most {MAX_HEADER}", hint)
             text = stream.read(length)
     except OSError as error:
         _refuse(path, "file", str(error), "a file that can be read", "check its permissions")
@@ -146,16 +146,16 @@ def read_file(path: Path) -> dict[str, Tensor]:
         header.pop("__metadata__", None)
         tensors = [_tensor(path, key, fields, 8 + length) for key, fields in header.items()]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _refuse(path, "header", repr(str(error)[:200]), "keys, dtypes, shapes and offsets", mend)
+        _refuse(path, "header", repr(str(error)[:200]), "keys, dtypes, shapes and offsets", hint)
     end = 8 + length
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.nbytes)):
         if tensor.start != end:
             kind = "an overlap" if tensor.start < end else "a gap"
             expected = "tensors one after the other"
-            _refuse(path, tensor.key, f"{kind} at byte {tensor.start}", expected, mend)
+            _refuse(path, tensor.key, f"{kind} at byte {tensor.start}", expected, hint)
         end += tensor.nbytes
     if end != size:
-        _refuse(path, "size", f"{size} bytes", f"{end}", mend)
+        _refuse(path, "size", f"{size} bytes", f"{end}", hint)
     return {tensor.key: tensor for tensor in sorted(tensors, key=lambda tensor: tensor.start)}
 
 
@@ -204,8 +204,8 @@ def check_finite(source: Path, key: str, values: np.ndarray) -> None:
         raise InputError(source, key, found, expected, "choose another --dtype, or source")
 
 
-def _refuse(subject: object, field: str, found: str, expected: str, mend: str) -> NoReturn:
-    raise InputError(subject, field, found, expected, mend)
+def _refuse(subject: object, field: str, found: str, expected: str, hint: str) -> NoReturn:
+    raise InputError(subject, field, found, expected, hint)
 
 
 class TensorWriter:

@@ -140,7 +140,7 @@ def test_questions_in_one_row_are_as_alone(params: dict) -> None:
         places = np.flatnonzero((OWNER[0] == 0) | (OWNER[0] == question))
         alone = packed(params, np.asarray(TOKENS)[:, places], one_sequence(3, len(places)))
         np.testing.assert_allclose(found[:, places], alone, rtol=0, atol=1e-5)
-    in_place = packed(params, np.asarray(TOKENS), one_sequence(3, 12)._replace(owner=OWNER))
+    in_place = packed(params, np.asarray(TOKENS), one_sequence(3, 12)._replace(segment_ids=OWNER))
     assert np.abs(in_place - found)[:, 7:10].max() > 1e-3, "positions matter"
 
 

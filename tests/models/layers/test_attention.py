@@ -28,8 +28,10 @@ POSITIONS = jnp.array([[0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 0, 0]] * 3)
 def test_a_question_sees_the_prefix_and_its_own_past() -> None:
     mask = Packing(POSITIONS, OWNER).mask()
     assert mask.shape == (3, 1, 12, 12)
-    owner = OWNER[0].tolist()
-    expected = [[s <= t and owner[s] in (0, owner[t]) for s in range(12)] for t in range(12)]
+    segment_ids = OWNER[0].tolist()
+    expected = [
+        [s <= t and segment_ids[s] in (0, segment_ids[t]) for s in range(12)] for t in range(12)
+    ]
     np.testing.assert_array_equal(mask, np.broadcast_to(expected, mask.shape))
     causal = one_sequence(3, 12).mask()
     np.testing.assert_array_equal(causal, np.broadcast_to(np.tri(12, dtype=bool), mask.shape))
@@ -40,8 +42,8 @@ def test_attention_in_chunks_is_attention() -> None:
     T = 2 * ATTENTION_CHUNK + 7
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=(2, T, heads, 6)).astype(np.float32) for heads in (4, 2, 2))
-    owner = jnp.asarray(np.repeat([[0, 1, 2]], [40, 300, T - 340], axis=1).repeat(2, axis=0))
-    mask = one_sequence(2, T)._replace(owner=owner).mask()
+    segment_ids = jnp.asarray(np.repeat([[0, 1, 2]], [40, 300, T - 340], axis=1).repeat(2, axis=0))
+    mask = one_sequence(2, T)._replace(segment_ids=segment_ids).mask()
     found = jax.jit(causal_attention)(q, k, v, mask)
     expected = jax.nn.dot_product_attention(q, k, v, mask=mask)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
@@ -53,8 +55,8 @@ def row(length: int, size: int) -> tuple[list[jax.Array], jax.Array]:
     arrays = [
         jnp.asarray(rng.normal(size=(2, length, heads, size)), jnp.float32) for heads in (4, 2, 2)
     ]
-    owner = np.repeat([[0, 1, 2]], [40, 100, length - 140], axis=1).repeat(2, axis=0)
-    return arrays, one_sequence(2, length)._replace(owner=jnp.asarray(owner)).mask()
+    segment_ids = np.repeat([[0, 1, 2]], [40, 100, length - 140], axis=1).repeat(2, axis=0)
+    return arrays, one_sequence(2, length)._replace(segment_ids=jnp.asarray(segment_ids)).mask()
 
 
 def test_the_kernel_for_tpus_is_attention_and_so_are_its_gradients() -> None:

@@ -178,28 +178,28 @@ def test_bank_holds_pooled_cells_then_every_cell(params: dict) -> None:
         return tuple(projector.apply({"params": params["projector"]}, x) for x in (pooled, cells))
 
     pooled, cells = parts(VOLUME)
-    bank = run(TINY, params, VOLUME, method="encode")
-    assert bank.shape == (2, 8 + 64, 12)
-    np.testing.assert_allclose(bank[:, : TINY.global_tokens], pooled, atol=1e-5)
-    np.testing.assert_allclose(bank[:, TINY.roi_offset :], cells, atol=1e-5)
+    visual_tokens = run(TINY, params, VOLUME, method="encode")
+    assert visual_tokens.shape == (2, 8 + 64, 12)
+    np.testing.assert_allclose(visual_tokens[:, : TINY.global_tokens], pooled, atol=1e-5)
+    np.testing.assert_allclose(visual_tokens[:, TINY.roi_offset :], cells, atol=1e-5)
     alone = run(replace(TINY, roi_source="global"), params, VOLUME, method="encode")
     np.testing.assert_allclose(alone, pooled, atol=1e-5)
 
 
 def test_embed_puts_bank_rows_at_their_places(params: dict) -> None:
-    bank = np.random.default_rng(1).random((2, 72, 12), np.float32)
+    visual_tokens = np.random.default_rng(1).random((2, 72, 12), np.float32)
     tokens, rows = np.asarray(TOKENS), np.asarray(BANK_ROWS)
-    got = run(TINY, params, bank, tokens, rows, method="embed")
+    got = run(TINY, params, visual_tokens, tokens, rows, method="embed")
     expected = params["decoder"]["embed_tokens"]["embedding"][tokens]
     for scan, place in np.argwhere(rows >= 0):
-        expected[scan, place] = bank[scan, rows[scan, place]]
+        expected[scan, place] = visual_tokens[scan, rows[scan, place]]
     np.testing.assert_array_equal(got, expected)
 
 
 def test_gather_rows_takes_each_scan_s_own() -> None:
-    bank = jnp.arange(2 * 72.0).reshape(2, 72, 1)
+    visual_tokens = jnp.arange(2 * 72.0).reshape(2, 72, 1)
     expected = ROI_ROWS + jnp.array([0, 72])[:, None, None]
-    np.testing.assert_array_equal(gather_rows(bank, ROI_ROWS)[..., 0], expected)
+    np.testing.assert_array_equal(gather_rows(visual_tokens, ROI_ROWS)[..., 0], expected)
 
 
 def test_every_parameter_learns_from_the_two_outputs(params: dict) -> None:
@@ -220,9 +220,9 @@ def test_questions_of_a_scan_do_not_meet(params: dict) -> None:
     variables = {"params": params | {"decoder": unroll(params["decoder"])}}
 
     @jax.jit
-    def read(variables: dict, tokens: jax.Array, bank_rows: jax.Array) -> jax.Array:
-        bank = model.apply(variables, VOLUME, method="encode")
-        x = model.apply(variables, bank, tokens, bank_rows, method="embed")
+    def read(variables: dict, tokens: jax.Array, visual_index: jax.Array) -> jax.Array:
+        visual_tokens = model.apply(variables, VOLUME, method="encode")
+        x = model.apply(variables, visual_tokens, tokens, visual_index, method="embed")
         places = tokens.shape[1]
         cache = empty_cache(TINY.decoder, 2, places, jnp.float32)
         length, valid = jnp.zeros(2, jnp.int32), jnp.ones((2, places), bool)
@@ -230,12 +230,14 @@ def test_questions_of_a_scan_do_not_meet(params: dict) -> None:
         return model.apply(variables, hidden, method="logits")
 
     for question in (1, 2):
-        places = np.flatnonzero((PACKING.owner[0] == 0) | (PACKING.owner[0] == question))
+        places = np.flatnonzero(
+            (PACKING.segment_ids[0] == 0) | (PACKING.segment_ids[0] == question)
+        )
         got = read(variables, TOKENS[:, places], BANK_ROWS[:, places])
         np.testing.assert_allclose(got, expected[:, places], rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_of_unequal_batches_are_refused(params: dict) -> None:
-    bank = jnp.zeros((3, 72, 12))
-    with pytest.raises(TypeCheckError, match="roi_rows"):
-        run(TINY, params, bank, ROI_ROWS, ROI_VALID, method="classify")
+    visual_tokens = jnp.zeros((3, 72, 12))
+    with pytest.raises(TypeCheckError, match="roi_index"):
+        run(TINY, params, visual_tokens, ROI_ROWS, ROI_VALID, method="classify")

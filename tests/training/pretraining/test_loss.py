@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tumorchain_jax.training.pretraining.loss import VALUES, Tags, tag_loss
+from tumorchain_jax.training.pretraining.loss import VALUES, Tags, patch_label_loss
 
 CELLS = 6
 
@@ -37,12 +37,12 @@ def logits() -> dict[str, jax.Array]:
 
 
 def test_each_group_counts_as_much_however_many_it_has(logits: dict[str, jax.Array]) -> None:
-    once, _ = tag_loss(logits, cells())
+    once, _ = patch_label_loss(logits, cells())
     more = np.array(
         [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 4, 5]
     )  # the ill once, others two and three times
     many = {tag: values[more] for tag, values in logits.items()}
-    again, _ = tag_loss(many, Tags(*(tag[more] for tag in cells())))
+    again, _ = patch_label_loss(many, Tags(*(tag[more] for tag in cells())))
     assert float(again) == pytest.approx(float(once), rel=1e-5)
 
 
@@ -51,17 +51,19 @@ def test_what_is_unsure_and_traits_without_a_tumour_do_not_count(
 ) -> None:
     unsure = np.zeros((CELLS, 8), bool)
     unsure[3, 0] = True
-    before, _ = tag_loss(logits, cells(unsure=unsure))
+    before, _ = patch_label_loss(logits, cells(unsure=unsure))
     logits["found"] = logits["found"].at[3, 0].add(9)
     logits["shape"] = logits["shape"].at[2:].add(jnp.array([9, 0]))
-    after, _ = tag_loss(logits, cells(unsure=unsure))
+    after, _ = patch_label_loss(logits, cells(unsure=unsure))
     assert float(after) == pytest.approx(float(before), rel=1e-5)
-    sure, _ = tag_loss(logits, cells())
+    sure, _ = patch_label_loss(logits, cells())
     assert float(sure) > float(after) + 0.1
 
 
 def test_scans_count_as_their_cells_do(logits: dict[str, jax.Array]) -> None:
-    flat, _ = tag_loss(logits, cells())
+    flat, _ = patch_label_loss(logits, cells())
     scans = {tag: values.reshape(2, 3, -1) for tag, values in logits.items()}
-    shaped, _ = tag_loss(scans, Tags(*(tag.reshape(2, 3, *tag.shape[1:]) for tag in cells())))
+    shaped, _ = patch_label_loss(
+        scans, Tags(*(tag.reshape(2, 3, *tag.shape[1:]) for tag in cells()))
+    )
     assert float(shaped) == pytest.approx(float(flat), rel=1e-6)

@@ -11,14 +11,14 @@ from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.tumorchain.model import NANO, TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig, patchify
-from tumorchain_jax.training.pretraining.model import CellTagger, tag_alone
+from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
 from tumorchain_jax.training.pretraining.train import ATTENTION_OUT, KEPT
 
 PARTS = ("kernel", "bias")
 TINY = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 2, 2)
 TAGS = FrozenDict({"organ": 57, "found": 8})
 CONFIG = TumorChainConfig(TINY, Qwen2Config(64, 24, 32, 1, 2, 1, 12, True))
-MODEL = CellTagger(CONFIG, TAGS)
+MODEL = PatchClassifier(CONFIG, TAGS)
 
 
 def _params(volume: jax.Array) -> dict[str, jax.Array]:
@@ -43,7 +43,7 @@ def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> 
     numbers = jnp.array([6, 1, 3])
 
     def both() -> list[tuple[jax.Array, jax.Array]]:
-        alone = tag_alone(MODEL, params, cells[numbers], numbers)
+        alone = classify_patches(MODEL, params, cells[numbers], numbers)
         among = run(MODEL, unflatten(params), volume)
         return [(alone[tag], among[tag][0, numbers]) for tag in TAGS]
 
@@ -58,7 +58,7 @@ def test_its_encoder_is_the_models_encoder() -> None:
     """What pretraining leaves must fit into the model, name by name."""
 
     def init(key: jax.Array) -> dict:
-        variables = CellTagger(NANO, TAGS).init(key, jnp.zeros((1, *NANO.encoder.image)))
+        variables = PatchClassifier(NANO, TAGS).init(key, jnp.zeros((1, *NANO.encoder.image)))
         return flatten(meta.unbox(variables)["params"])
 
     tagger = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}

@@ -20,7 +20,7 @@ from tumorchain_jax.training.pretraining.source import (
     ORGAN_SHARE,
     OTHER_SHARE,
     TUMOUR_SHARE,
-    CellSource,
+    PatchLabelSource,
     cut_scan,
     draw_cells,
     scan_batches,
@@ -104,7 +104,7 @@ def test_cells_are_shifted_and_what_is_found_is_never_left_out(scans: list[Model
 
 
 def test_a_step_has_its_batch_and_each_group_its_share(folder: Path) -> None:
-    source = CellSource(folder, ENCODER, cuts=2, seed=0)
+    source = PatchLabelSource(folder, ENCODER, cuts=2, seed=0)
     whole = list(islice(source.batches(40, 0, 0), 7))
     for left, right in zip(whole[5:], islice(source.batches(40, 0, 5), 2), strict=True):
         for name in left:
@@ -120,7 +120,7 @@ def test_no_cell_is_a_test_patients(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, copy)
     names = sorted({record.patient for record in read_records(folder)})
     write_split(copy, {"train": names[:2], "test": names[2:]})
-    few, all_ = (CellSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
+    few, all_ = (PatchLabelSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
     assert 0 < len(few) < 0.5 * len(all_)
     np.testing.assert_array_equal(few, all_[: len(few)])
 

@@ -25,10 +25,15 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
         {
             "model": model,
             "seed": 0,
-            "encoder": {
+            "pretrain": {
                 "folder": "",
-                "alone": {"steps": alone, "cuts": 2, "cells": 24, "learning_rate": 3e-2},
-                "whole": {"steps": whole, "scans": 2, "learning_rate": 1e-2},
+                "patch_stage": {
+                    "steps": alone,
+                    "crops_per_scan": 2,
+                    "patches_per_batch": 24,
+                    "learning_rate": 3e-2,
+                },
+                "scan_stage": {"steps": whole, "scans": 2, "learning_rate": 1e-2},
             },
             "mesh": {"fsdp": -1},
             "optimizer": "muon",
@@ -37,7 +42,7 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
             "clip_norm": 1.0,
             "log_every": 1,
             "checkpoint": {"every": 2, "minutes": 0.0, "keep": 1, "best": "loss"},
-            "watch": {"profile": "", "wandb": "", "patience": 0.0},
+            "watch": {"profile": "", "wandb": "", "hang_timeout_s": 0.0},
         }
     )
 
@@ -52,7 +57,7 @@ def test_it_learns_and_hands_over_the_encoder(
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2
     assert all(not params[path].any() for path in attention)
-    losses = _losses(tmp_path / "encoder" / "alone")
+    losses = _losses(tmp_path / "pretrain" / "patch_stage")
     assert len(losses) == 60
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
@@ -62,7 +67,7 @@ def test_among_other_cells_it_learns_to_attend(
 ) -> None:
     params = pretrain_encoder(_config(tiny, 5, 30), phantoms, tmp_path)
     assert all(params[path].any() for path in params if re.fullmatch(ATTENTION_OUT, path))
-    losses = _losses(tmp_path / "encoder" / "whole")
+    losses = _losses(tmp_path / "pretrain" / "scan_stage")
     assert len(losses) == 30
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
 
@@ -86,11 +91,11 @@ def test_several_runs_may_share_one_encoder(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
     config = _config(tiny, 2)
-    config.encoder.folder = str(tmp_path / "shared")
+    config.pretrain.folder = str(tmp_path / "shared")
     first, again = (pretrain_encoder(config, phantoms, tmp_path / run) for run in "ab")
     for path in first:
         np.testing.assert_array_equal(first[path], again[path])
-    assert (tmp_path / "shared" / "alone" / "metrics.jsonl").is_file()
+    assert (tmp_path / "shared" / "patch_stage" / "metrics.jsonl").is_file()
     assert not list(tmp_path.glob("[ab]/encoder"))
 
 

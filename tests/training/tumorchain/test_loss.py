@@ -49,11 +49,11 @@ def batch() -> Batch:
     arrays = {
         "volume": np.full((B, 2, 2, 2), 51, np.uint8),  # 0.2 as the model sees it
         "tokens": rng.integers(0, V, (B, T), np.int32),
-        "bank_rows": np.full((B, T), -1, np.int32),
-        "is_target": rng.random((B, T)) < 0.5,
+        "visual_index": np.full((B, T), -1, np.int32),
+        "loss_mask": rng.random((B, T)) < 0.5,
         "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
         "owner": np.zeros((B, T), np.int32),
-        "roi_rows": np.zeros((B, ORGANS, L), np.int32),
+        "roi_index": np.zeros((B, ORGANS, L), np.int32),
         "roi_valid": np.arange(L) < rng.integers(0, L, (B, ORGANS, 1)),
         "abnormal": rng.integers(-1, 2, (B, ORGANS), np.int8),
     }
@@ -80,7 +80,7 @@ def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) 
     text, organs, text_hits, organ_hits = [], [], [], []
     for b in range(B):
         for t in range(1, T):
-            if batch.is_target[b, t]:
+            if batch.loss_mask[b, t]:
                 logits = log_softmax(0.2 * params["text"][b, t - 1])
                 text.append(-logits[batch.tokens[b, t]])
                 text_hits.append(logits.argmax() == batch.tokens[b, t])
@@ -106,9 +106,9 @@ def test_a_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) 
 def test_only_targets_count(params: dict, batch: Batch, sums: Any) -> None:
     before = sums(params, batch)
     # Nothing stands before the first token to predict it from.
-    is_target = batch.is_target.at[..., 0].set(True)
-    tokens = jnp.where(is_target, batch.tokens, (batch.tokens + 1) % V)
-    same = sums(params, batch._replace(tokens=tokens, is_target=is_target))
+    loss_mask = batch.loss_mask.at[..., 0].set(True)
+    tokens = jnp.where(loss_mask, batch.tokens, (batch.tokens + 1) % V)
+    same = sums(params, batch._replace(tokens=tokens, loss_mask=loss_mask))
     np.testing.assert_array_equal(same, before)
     other = sums(params, batch._replace(tokens=(batch.tokens + 1) % V))
     assert other.token_loss != before.token_loss
@@ -128,7 +128,7 @@ def test_nothing_known_is_no_loss_and_not_nan(params: dict, batch: Batch, sums: 
     found = sums(params, unknown)
     assert (found.organs, found.organ_loss) == (0, 0)
     assert loss(found, unknown, 1.0) == loss(found, unknown, 0.0) > 0
-    untold = unknown._replace(is_target=jnp.zeros((B, T), bool))
+    untold = unknown._replace(loss_mask=jnp.zeros((B, T), bool))
     assert loss(sums(params, untold), untold, 1.0) == 0
 
 
@@ -159,5 +159,7 @@ def test_logits_made_in_parts_give_the_same_loss_and_gradient(
 def test_parts_that_do_not_divide_the_row_are_refused(
     tiny: TumorChainConfig, params: dict, batch: Batch
 ) -> None:
-    with pytest.raises(InputError, match="loss_parts: found 5, expected a divisor of the row's 12"):
+    with pytest.raises(
+        InputError, match="logits_chunks: found 5, expected a divisor of the row's 12"
+    ):
         loss_sums(GivenLogits(tiny), params, batch, 5)

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.training.tumorchain.train import train
-from tumorchain_jax.weights.model_folder import load_exported
+from tumorchain_jax.weights.model_folder import load_model
 
 NANO = Path(__file__).parents[3] / "configs" / "nano.py"
 TIMES = {"seconds", "seconds_a_step", "waiting_for_data", "mfu"}
@@ -69,7 +69,7 @@ def config(tiny: TumorChainConfig, phantoms: Path) -> ConfigDict:
         "data.phantoms": 6,
         "data.first_seed": 0,
         "data.length": 800,
-        "encoder.alone.steps": 0,
+        "pretrain.patch_stage.steps": 0,
         "steps": 6,
         "batch_size": 2,
         "log_every": 1,
@@ -110,7 +110,7 @@ def test_a_run_learns_and_exports_what_it_learned(whole: Path, config: ConfigDic
         assert line["loss"] == pytest.approx(total, rel=1e-5)
     assert lines[0]["learning_rate"] == 0
     assert lines[1]["learning_rate"] == pytest.approx(config.learning_rate)
-    exported = load_exported(whole / "export")
+    exported = load_model(whole / "export")
     assert (exported.model, exported.history) == (config.model, "all")
     assert exported.preprocess.grid == config.model.encoder.image
     first = jax.jit(init_params, static_argnums=0)(config.model, jax.random.key(config.seed))
@@ -137,7 +137,7 @@ def test_a_run_that_is_killed_goes_on_as_if_it_had_not_been(
         file.write('{"step": 4, "lo')
     train(config, workdir)
     assert logged(workdir) == logged(whole)
-    assert load_exported(workdir / "export").sha256 == load_exported(whole / "export").sha256
+    assert load_model(workdir / "export").sha256 == load_model(whole / "export").sha256
     hidden = [path.name for path in workdir.iterdir() if path.name.startswith(".")]
     assert hidden == []
 

@@ -44,13 +44,15 @@ class Packing(NamedTuple):
     """
 
     positions: Int[Array, "B T"]
-    owner: Int[Array, "B T"]
+    segment_ids: Int[Array, "B T"]
 
     def mask(self) -> Bool[Array, "B 1 T T"]:
         """Whether a position (row) sees another (column): earlier, its own or the prefix's."""
-        owner = self.owner
-        kin = (owner[:, None, :] == 0) | (owner[:, None, :] == owner[:, :, None])
-        return jnp.tril(kin)[:, None]
+        segment_ids = self.segment_ids
+        same_segment = (segment_ids[:, None, :] == 0) | (
+            segment_ids[:, None, :] == segment_ids[:, :, None]
+        )
+        return jnp.tril(same_segment)[:, None]
 
 
 def one_sequence(batch: int, length: int) -> Packing:

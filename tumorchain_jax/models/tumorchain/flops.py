@@ -44,10 +44,10 @@ def _is_tied_head(config: TumorChainConfig, path: str) -> bool:
 def _tokens(config: TumorChainConfig, length: int, organs: int) -> Mapping[str, int]:
     """How many vectors of a row go through each part."""
     cells = prod(config.encoder.cells)
-    bank = config.global_tokens + (cells if config.roi_source == "encoder" else 0)
+    visual_tokens = config.global_tokens + (cells if config.roi_source == "encoder" else 0)
     return {
         "encoder": cells,
-        "projector": bank,
+        "projector": visual_tokens,
         "decoder": length,
         "organ_classifier": organs,
     }

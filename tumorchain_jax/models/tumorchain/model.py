@@ -159,36 +159,36 @@ class TumorChain(nn.Module):
 
     def classify(
         self,
-        bank: Float[Array, "B M K"],
-        roi_rows: Int[Array, "B O L"],
+        visual_tokens: Float[Array, "B M K"],
+        roi_index: Int[Array, "B O L"],
         roi_valid: Bool[Array, "B O L"],
     ) -> Float[Array, "B O 2"]:
         """(normal, abnormal) logits of every organ from its ROI tokens."""
-        return self.organ_classifier(gather_rows(bank, roi_rows), roi_valid)
+        return self.organ_classifier(gather_rows(visual_tokens, roi_index), roi_valid)
 
     def embed(
         self,
-        bank: Float[Array, "B M K"],
+        visual_tokens: Float[Array, "B M K"],
         tokens: Int[Array, "B T"],
-        bank_rows: Int[Array, "B T"],
+        visual_index: Int[Array, "B T"],
     ) -> Float[Array, "B T K"]:
-        """Prompt embeddings: the bank's row where `bank_rows` is not negative, else the token's."""
-        visual = gather_rows(bank, jnp.maximum(bank_rows, 0))
-        return jnp.where(bank_rows[:, :, None] >= 0, visual, self.decoder.embed(tokens))
+        """Embed a prompt: visual tokens where `visual_index` is not negative, else text tokens."""
+        visual = gather_rows(visual_tokens, jnp.maximum(visual_index, 0))
+        return jnp.where(visual_index[:, :, None] >= 0, visual, self.decoder.embed(tokens))
 
     def hidden(
         self,
         volume: Float[Array, "B D H W"],
         tokens: Int[Array, "B T"],
-        bank_rows: Int[Array, "B T"],
+        visual_index: Int[Array, "B T"],
         packing: Packing,
-        roi_rows: Int[Array, "B O L"],
+        roi_index: Int[Array, "B O L"],
         roi_valid: Bool[Array, "B O L"],
     ) -> tuple[Float[Array, "B T K"], Float[Array, "B O 2"]]:
         """Training: what `logits` reads, for a scan's questions in one row, and organ logits."""
-        bank = self.encode(volume)
-        hidden, _ = self.decoder(self.embed(bank, tokens, bank_rows), packing)
-        return hidden, self.classify(bank, roi_rows, roi_valid)
+        visual_tokens = self.encode(volume)
+        hidden, _ = self.decoder(self.embed(visual_tokens, tokens, visual_index), packing)
+        return hidden, self.classify(visual_tokens, roi_index, roi_valid)
 
     def __call__(self, *args: Any) -> tuple[Float[Array, "B T V"], Float[Array, "B O 2"]]:
         """Next-token logits and organ logits; what `hidden` takes."""
@@ -204,9 +204,11 @@ class TumorChain(nn.Module):
         return self.decoder.logits(hidden)
 
 
-def gather_rows(bank: Float[Array, "B M K"], rows: Int[Array, "B ..."]) -> Float[Array, "B ... K"]:
+def gather_rows(
+    visual_tokens: Float[Array, "B M K"], rows: Int[Array, "B ..."]
+) -> Float[Array, "B ... K"]:
     """Gamma of Eq. 2: rows of each scan's bank."""
-    return jax.vmap(lambda table, index: table[index])(bank, rows)
+    return jax.vmap(lambda table, index: table[index])(visual_tokens, rows)
 
 
 def init_params(config: TumorChainConfig, key: Array) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Tags(NamedTuple):
     traits: Int[Array, "*K 4"]
 
 
-def tag_loss(logits: dict[str, Array], tags: Tags) -> tuple[Float[Array, ""], Metrics]:
+def patch_label_loss(logits: dict[str, Array], tags: Tags) -> tuple[Float[Array, ""], Metrics]:
     """The weighted sum of all tags' losses, and what to log.
 
     Cells with a finding, healthy ones of a digestive organ and others count in `BATCH_SHARES`,

@@ -30,7 +30,7 @@ Tags = dict[str, Array]
 """Logits by tag, each `[..., values]`."""
 
 
-class CellTagger(nn.Module):
+class PatchClassifier(nn.Module):
     """Encoder and projector, and a linear head for each tag on each cell.
 
     What the decoder will read, the projector's output, then says in plain terms what a cell holds.
@@ -55,8 +55,8 @@ class CellTagger(nn.Module):
         }
 
 
-def tag_alone(
-    model: CellTagger,
+def classify_patches(
+    model: PatchClassifier,
     params: dict[str, Any],
     cells: Float[Array, "K p q r"],
     numbers: Int[Array, " K"],

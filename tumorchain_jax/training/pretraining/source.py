@@ -48,7 +48,7 @@ class TrainingScans:
         return ModelScan.from_bytes(self.scans[self.numbers[index]])
 
 
-class CellSource:
+class PatchLabelSource:
     """Tagged cells of the training patients' scans, in memory; batches of them by step.
 
     Every scan is cut `cuts` times, each time shifted by up to half a cell.

@@ -25,19 +25,19 @@ from tumorchain_jax.core.path_rules import Rules, flatten, unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import rows_of
-from tumorchain_jax.parallel.processes import global_batch, on_host
+from tumorchain_jax.parallel.processes import gather_to_host, global_batch
 from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
-from tumorchain_jax.training.pretraining.loss import VALUES, Tags, tag_loss
-from tumorchain_jax.training.pretraining.model import CellTagger, tag_alone
-from tumorchain_jax.training.pretraining.source import Cells, CellSource, scan_batches
+from tumorchain_jax.training.pretraining.loss import VALUES, Tags, patch_label_loss
+from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
+from tumorchain_jax.training.pretraining.source import Cells, PatchLabelSource, scan_batches
 from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.throughput import Work
 
 # Alone, a cell has nothing to attend to: what attention adds stays nothing, so that the encoder
 # starts out among its neighbours as it was alone.
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
-ALONE, WHOLE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
+PATCH_STAGE, SCAN_STAGE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
 KEPT = ("encoder/", "projector/")
 # Of a window's width: the least and the most that is added, and by what contrast is multiplied.
 NOISE, OFFSET, GAIN = (0.0, 0.06), (-0.04, 0.04), (0.9, 1.1)
@@ -57,40 +57,44 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
 
     Args:
         config: reads `model`, `seed`, `encoder`, `mesh`, and the optimizer's and the loop's fields.
-        workdir: the run's; it trains in `encoder.folder`, or in `workdir/encoder` without one.
+        workdir: the run's; it trains in `encoder.folder`, or in `workdir/pretrain` without one.
     """
-    alone, whole = config.encoder.alone, config.encoder.whole
-    folder = Path(config.encoder.folder or workdir / "encoder")
-    model = CellTagger(config.model, FrozenDict(VALUES))
+    patch_stage, scan_stage = config.pretrain.patch_stage, config.pretrain.scan_stage
+    folder = Path(config.pretrain.folder or workdir / "pretrain")
+    model = PatchClassifier(config.model, FrozenDict(VALUES))
     encoder, seed = config.model.encoder, config.seed
 
-    def tag_cells(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+    def label_patches(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
         of_turn, of_noise = jax.random.split(key)
         cells = add_noise(of_noise, turn(of_turn, batch["cells"]))
-        return tag_alone(model, params, cells, batch["numbers"])
+        return classify_patches(model, params, cells, batch["numbers"])
 
-    def tag_scans(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+    def label_scans(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
         return run(model, unflatten(params), add_noise(key, batch["volume"]))
 
-    def cells_from(step: int) -> Iterator[Cells]:
-        source = CellSource(data, encoder, alone.cuts, seed)
-        yield from source.batches(alone.cells, seed, step)
+    def patches_from(step: int) -> Iterator[Cells]:
+        source = PatchLabelSource(data, encoder, patch_stage.crops_per_scan, seed)
+        yield from source.batches(patch_stage.patches_per_batch, seed, step)
 
     def scans_from(step: int) -> Iterator[Cells]:
-        yield from scan_batches(data, encoder, whole.scans, seed, step)
+        yield from scan_batches(data, encoder, scan_stage.scans, seed, step)
 
     @jax.jit
     def init(key: Array) -> Params:
         return flatten(nn.meta.unbox(model.init(key, jnp.zeros((1, *encoder.image))))["params"])
 
-    trained, frozen = split_trainable(init(jax.random.key(seed)), ALONE)
+    trained, frozen = split_trainable(init(jax.random.key(seed)), PATCH_STAGE)
     params = trained | jax.tree.map(jnp.zeros_like, frozen)
     learn = partial(_learn, config, make_mesh(dict(config.mesh)))
     with nn.logical_axis_rules(()):  # a cell is no scan: to cut its one row would be refused
-        params = learn(folder / "alone", alone, params, ALONE, tag_cells, cells_from)
-        if whole.steps:
-            params = learn(folder / "whole", whole, params, WHOLE, tag_scans, scans_from)
-    return {path: on_host(leaf) for path, leaf in params.items() if path.startswith(KEPT)}
+        params = learn(
+            folder / "patch_stage", patch_stage, params, PATCH_STAGE, label_patches, patches_from
+        )
+        if scan_stage.steps:
+            params = learn(
+                folder / "scan_stage", scan_stage, params, SCAN_STAGE, label_scans, scans_from
+            )
+    return {path: gather_to_host(leaf) for path, leaf in params.items() if path.startswith(KEPT)}
 
 
 def _learn(
@@ -113,7 +117,7 @@ def _learn(
         key = jax.random.fold_in(jax.random.key(config.seed), state.step)
 
         def loss(trained: Params) -> tuple[Float[Array, ""], Metrics]:
-            return tag_loss(tag(state.frozen | trained, batch, key), batch["tags"])
+            return patch_label_loss(tag(state.frozen | trained, batch, key), batch["tags"])
 
         gradient, metrics = jax.grad(loss, has_aux=True)(state.trained)
         updates, new_optimizer = optimizer.update(gradient, state.optimizer, state.trained)

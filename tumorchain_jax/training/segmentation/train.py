@@ -27,11 +27,11 @@ from tumorchain_jax.models.unet3d.model import UNet3D
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import (
+    barrier,
+    gather_to_host,
     global_batch,
-    is_first,
+    is_primary,
     local_rows,
-    on_host,
-    wait_for_all,
 )
 from tumorchain_jax.segmentation.model_folder import (
     SegmentationModel,
@@ -69,17 +69,17 @@ def train_segmenter(config: ConfigDict, workdir: Path) -> None:
     """
     data = Path(config.data.folder or workdir / "data")
     plan_folder = workdir / "plan"
-    if is_first():
+    if is_primary():
         plan_folder.mkdir(parents=True, exist_ok=True)
         write_plan(plan_folder, config.segmenter, _intensity(data, config.data.first_seed))
         plan = read_plan(plan_folder)
         write_labelled_phantoms(data, plan, config.data.first_seed, config.data.phantoms)
-    wait_for_all("data")
+    barrier("data")
     plan = read_plan(plan_folder)
     params = learn(config, plan, data, workdir)
-    if is_first():
+    if is_primary():
         export(workdir / "export", plan, params)
-    wait_for_all("exported")
+    barrier("exported")
 
 
 def _intensity(data: Path, first_seed: int) -> Intensity:
@@ -138,7 +138,7 @@ def learn(config: ConfigDict, plan: Plan, data: Path, workdir: Path) -> Params:
             order={"seed": config.seed, "batch_size": config.batch_size, "scans": len(source)},
         )
         state = fit(workdir, job, config)
-    return {path: on_host(leaf) for path, leaf in state.trained.items()}
+    return {path: gather_to_host(leaf) for path, leaf in state.trained.items()}
 
 
 def _placed(sharding: NamedSharding, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:

@@ -17,7 +17,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
-from tumorchain_jax.weights.model_folder import load_exported
+from tumorchain_jax.weights.model_folder import load_model
 
 TOKENIZER = "tokenizer.json"
 ADAPTER = re.compile(r".*/lora_[ab]")
@@ -64,8 +64,8 @@ def _imported_params(
         _check_tokenizer(folder / SOURCE, Tokenizer.load(folder / SOURCE), tokenizer)
     for path, spec in imported.arrays.specs.items():
         if path in taken:
-            mend = "name one of the two"
-            raise InputError(folder, path, "what another folder fills too", "one of each", mend)
+            hint = "name one of the two"
+            raise InputError(folder, path, "what another folder fills too", "one of each", hint)
         expected = places[path].shape if path in places else "no such array"
         _refuse(folder, path, spec.shape, expected, "set config.model to the checkpoint's")
     return flatten(imported.restore(places))
@@ -74,11 +74,11 @@ def _imported_params(
 def _exported_params(
     config: ConfigDict, tokenizer: Tokenizer, places: Places
 ) -> dict[str, jax.Array]:
-    exported = load_exported(Path(config.init))
+    exported = load_model(Path(config.init))
     _check_tokenizer(config.init, exported.tokenizer, tokenizer)
     window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
-    mend = "set config.window to the checkpoint's"
-    _refuse(config.init, "window", window, config.window.to_dict(), mend)
+    hint = "set config.window to the checkpoint's"
+    _refuse(config.init, "window", window, config.window.to_dict(), hint)
     for path in sorted(places.keys() | exported.params.keys()):
         if path in exported.params or not ADAPTER.fullmatch(path):
             found = exported.params[path].shape if path in exported.params else "no such array"
@@ -96,10 +96,10 @@ def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
 
 def _check_tokenizer(folder: object, found: Tokenizer, expected: Tokenizer) -> None:
     if found.token_bytes != expected.token_bytes:
-        mend = "copy the checkpoint's tokenizer.json into the data set's folder"
-        raise InputError(folder, TOKENIZER, "other tokens", "those of the data set", mend)
+        hint = "copy the checkpoint's tokenizer.json into the data set's folder"
+        raise InputError(folder, TOKENIZER, "other tokens", "those of the data set", hint)
 
 
-def _refuse(folder: object, field: str, found: object, expected: object, mend: str) -> None:
+def _refuse(folder: object, field: str, found: object, expected: object, hint: str) -> None:
     if found != expected:
-        raise InputError(folder, field, str(found), str(expected), mend)
+        raise InputError(folder, field, str(found), str(expected), hint)

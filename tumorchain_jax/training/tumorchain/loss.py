@@ -23,11 +23,11 @@ class Batch(NamedTuple):
 
     volume: Num[Array, "B D H W"]
     tokens: Int[Array, "B T"]
-    bank_rows: Int[Array, "B T"]
-    is_target: Bool[Array, "B T"]
+    visual_index: Int[Array, "B T"]
+    loss_mask: Bool[Array, "B T"]
     positions: Int[Array, "B T"]
-    owner: Int[Array, "B T"]
-    roi_rows: Int[Array, "B O L"]
+    segment_ids: Int[Array, "B T"]
+    roi_index: Int[Array, "B O L"]
     roi_valid: Bool[Array, "B O L"]
     abnormal: Int[Array, "B O"]
 
@@ -73,21 +73,21 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
         params,
         volume,
         batch.tokens,
-        batch.bank_rows,
-        Packing(batch.positions, batch.owner),
-        batch.roi_rows,
+        batch.visual_index,
+        Packing(batch.positions, batch.segment_ids),
+        batch.roi_index,
         batch.roi_valid,
         method="hidden",
     )
 
     def token_sums(rows: TokenRows) -> TokenSums:
         logits = run(model, params, rows[0], method="logits")
-        labels, is_target = (constrain(x, "scored_batch", "length") for x in rows[1:])
-        return _cross_entropy(logits, labels, is_target)
+        labels, loss_mask = (constrain(x, "scored_batch", "length") for x in rows[1:])
+        return _cross_entropy(logits, labels, loss_mask)
 
     # Each position speaks of the next; the last of a row, of none. To roll and then to clear the
     # last is cut wrongly by XLA of jaxlib 0.10.2, where a device has part of one row.
-    rows = hidden, _next(batch.tokens), _next(batch.is_target)
+    rows = hidden, _next(batch.tokens), _next(batch.loss_mask)
     token_loss, token_hits, tokens = _sum_in_parts(token_sums, rows, parts)
     organ_loss, organ_hits, organs = _cross_entropy(
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
@@ -108,7 +108,7 @@ def _sum_in_parts(
     length = rows[1].shape[1]
     if length % parts:
         expected = f"a divisor of the row's {length} positions"
-        raise InputError("config", "loss_parts", str(parts), expected, "choose another")
+        raise InputError("config", "logits_chunks", str(parts), expected, "choose another")
 
     def deal(x: Array) -> Array:
         # Every part takes positions from the whole row, so that a device that holds some of the
@@ -145,7 +145,7 @@ def hybrid_loss(
 
 def totals(batch: Batch) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Numbers of target tokens and of known organs: the denominators N and M of Eq. 8."""
-    tokens = jnp.sum(batch.is_target[:, 1:]).astype(jnp.float32)
+    tokens = jnp.sum(batch.loss_mask[:, 1:]).astype(jnp.float32)
     return tokens, jnp.sum(known_organs(batch)).astype(jnp.float32)
 
 

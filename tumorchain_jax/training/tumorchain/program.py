@@ -60,7 +60,7 @@ class Program(NamedTuple):
         return TrainState(step, trained, frozen, optimizer)
 
 
-def training_program(config: ConfigDict, mesh: Mesh) -> Program:
+def build_program(config: ConfigDict, mesh: Mesh) -> Program:
     """The step that a configuration describes.
 
     Raises:
@@ -70,7 +70,7 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
     _check_kernel(config, mesh)
     schedule = learning_rate(config.learning_rate, config.steps, config.warmup_ratio)
     optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.rate_scale
+        config.optimizer, schedule, config.weight_decay, config.clip_norm, config.lr_multiplier
     )
     state = _abstract_state(config, mesh, optimizer)
     batch = _abstract_batch(config, mesh)
@@ -84,7 +84,7 @@ def training_program(config: ConfigDict, mesh: Mesh) -> Program:
         optimizer,
         config.alpha,
         accumulation,
-        config.loss_parts,
+        config.logits_chunks,
         (jax.tree.map(_sharding, state), jax.tree.map(_sharding, batch)),
     )
     return Program(step, state, batch, optimizer, schedule)
@@ -101,10 +101,10 @@ def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:
     if over or rows < 1:
         expected = f"a multiple of {devices}, the mesh's data x fsdp"
         raise InputError("config", "batch_size", str(config.batch_size), expected, "change it")
-    at_once = config.rows_per_device
+    at_once = config.micro_batch_size
     if at_once < 1 or (rows > at_once and rows % at_once):
         expected = f"a divisor of {rows}, the rows of a batch for each of {devices} devices"
-        raise InputError("config", "rows_per_device", str(at_once), expected, "change it")
+        raise InputError("config", "micro_batch_size", str(at_once), expected, "change it")
     return max(1, rows // at_once)
 
 
@@ -159,11 +159,11 @@ def _abstract_batch(config: ConfigDict, mesh: Mesh) -> Batch:
     return Batch(
         volume=array(model.encoder.image, jnp.uint8),
         tokens=array((length,), jnp.int32),
-        bank_rows=array((length,), jnp.int32),
-        is_target=array((length,), jnp.bool_),
+        visual_index=array((length,), jnp.int32),
+        loss_mask=array((length,), jnp.bool_),
         positions=array((length,), jnp.int32),
-        owner=array((length,), jnp.int32),
-        roi_rows=array((len(ORGANS), model.roi_slots), jnp.int32),
+        segment_ids=array((length,), jnp.int32),
+        roi_index=array((len(ORGANS), model.roi_slots), jnp.int32),
         roi_valid=array((len(ORGANS), model.roi_slots), jnp.bool_),
         abnormal=array((len(ORGANS),), jnp.int8),
     )

@@ -21,11 +21,11 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh, rows_of
 from tumorchain_jax.parallel.processes import (
+    barrier,
+    gather_to_host,
     global_batch,
-    is_first,
+    is_primary,
     local_rows,
-    on_host,
-    wait_for_all,
 )
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
@@ -35,7 +35,7 @@ from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.throughput import Work
 from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
-from tumorchain_jax.training.tumorchain.program import step_flops, training_program
+from tumorchain_jax.training.tumorchain.program import build_program, step_flops
 from tumorchain_jax.weights.model_folder import check_vocabulary, export
 
 
@@ -49,7 +49,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
         Stopped: it was asked to end, and has saved where it was.
     """
     mesh = make_mesh(dict(config.mesh))
-    program = training_program(config, mesh)
+    program = build_program(config, mesh)
 
     # ---------------------------------------------------------------- data
     model_config: TumorChainConfig = config.model
@@ -57,17 +57,17 @@ def train(config: ConfigDict, workdir: Path) -> None:
         model_config.encoder.image, config.window.level, config.window.width
     )
     data = Path(config.data.folder or workdir / "data")
-    if config.data.phantoms and is_first():
+    if config.data.phantoms and is_primary():
         vocab_size = model_config.decoder.vocab_size
         write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
-    wait_for_all("data")
+    barrier("data")
     _check_preprocess(data, preprocess)
     check_split(data)
     tokenizer = Tokenizer.load(data)
     check_vocabulary(data, tokenizer, model_config)
     source = ExampleSource(data, layout_of(config))
     _check_size(data, len(source), config.batch_size)
-    if is_first():
+    if is_primary():
         print(f"data: {source.packing()}")
     rows = local_rows(rows_of(mesh), config.batch_size)
 
@@ -80,7 +80,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
         params: dict[str, jax.Array] = {}
         if config.init:
             params = loaded_params(config, tokenizer, program.params)
-        elif config.encoder.alone.steps:
+        elif config.pretrain.patch_stage.steps:
             learned = pretrain_encoder(config, data, workdir)
             params = {path: place(leaf, program.params[path]) for path, leaf in learned.items()}
         missing = {path: leaf for path, leaf in program.params.items() if path not in params}
@@ -103,8 +103,8 @@ def train(config: ConfigDict, workdir: Path) -> None:
         state = fit(workdir, job, config)
 
     # ---------------------------------------------------------------- export
-    arrays = {path: on_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
-    if is_first():
+    arrays = {path: gather_to_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
+    if is_primary():
         export(
             workdir / "export",
             model_config,
@@ -114,7 +114,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
             tokenizer,
             config.initial_roi,
         )
-    wait_for_all("exported")
+    barrier("exported")
 
 
 def layout_of(config: ConfigDict) -> Layout:

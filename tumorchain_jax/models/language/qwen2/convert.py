@@ -75,10 +75,10 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> Qwen2Config:
     biased = BIASED[fields["model_type"]]
 
     def refuse(
-        field: str, expected: str, mend: str = "no model of this kind can be read"
+        field: str, expected: str, hint: str = "no model of this kind can be read"
     ) -> NoReturn:
         found = repr(text[field]) if field in text else "no such field"
-        raise InputError(path, field, found, expected, mend)
+        raise InputError(path, field, found, expected, hint)
 
     def need(field: str, kind: type) -> Any:
         if type(text.get(field)) is not kind:
