@@ -17,6 +17,13 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 SHARED = Path(os.environ.get("TUMORCHAIN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that is marked neither `program` nor `system` is `unit`."""
+    for item in items:
+        if not any(item.get_closest_marker(tier) for tier in ("program", "system")):
+            item.add_marker("unit")
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     if not SHARED.is_dir():
