@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2.convert import read_config, transformers_config
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.language.qwen2.rotary import rotate
 
@@ -115,3 +118,14 @@ def test_three_rows_without_a_section_for_each_are_refused(section: Any) -> None
     decoder = Decoder(replace(CONFIG, mrope_section=section))
     with pytest.raises(ValueError, match="mrope_section"):
         jax.eval_shape(partial(decoder.init, method=whole), jax.random.key(0), TOKENS, THREE)
+
+
+@pytest.mark.parametrize("section", [[2, 3, 4], [8], [2, 6, 0], "238", [2.0, 3.0, 3.0]])
+def test_mrope_section_that_does_not_fit_the_heads_is_refused(section: Any) -> None:
+    fields = transformers_config(replace(CONFIG, mrope_section=None))
+    rope = {"type": "mrope", "mrope_section": [2, 3, 3]}
+    fields |= {"model_type": "qwen2_5_vl", "rope_scaling": rope}
+    path = Path("config.json")
+    assert read_config(path, fields) == CONFIG
+    with pytest.raises(InputError, match="three numbers, 8 together"):
+        read_config(path, fields | {"rope_scaling": {**rope, "mrope_section": section}})
