@@ -13,8 +13,15 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.prompt import LETTERS
 
 SUBTASKS: dict[str, tuple[str, ...]] = {
-    "position": ("organ_position", "tumor_position", "segment_localization"),
-    "lesion_attributes": ("shape", "boundary", "density", "count", "others"),
+    "position": ("organ_position", "tumor_position"),
+    "lesion_attributes": (
+        "segment_localization",
+        "shape",
+        "boundary",
+        "density",
+        "count",
+        "others",
+    ),
     "tnm_prediction": ("tumor", "node", "metastasis"),
     "cot_report": ("cot_report",),
 }
