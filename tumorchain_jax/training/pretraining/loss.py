@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
 from tumorchain_jax.data.dataset import SUBSTRUCTURES
 from tumorchain_jax.phantoms.dataset import OTHER_TRAITS
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
 from tumorchain_jax.training.pretraining.source import BATCH_SHARES
 from tumorchain_jax.training.state import Metrics
 
