@@ -15,7 +15,7 @@ from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.data.ablation import without_cot, without_iir
 from tumorchain_jax.data.dataset import ModelScan, read_records
 from tumorchain_jax.data.pipeline import (
-    PAD_OWNER,
+    PAD_SEGMENT,
     Example,
     ExampleSource,
     Layout,
@@ -47,7 +47,7 @@ SHAPES = {
     "visual_index": (np.int32, (800,)),
     "loss_mask": (np.bool_, (800,)),
     "positions": (np.int32, (800,)),
-    "owner": (np.int32, (800,)),
+    "segment_ids": (np.int32, (800,)),
     "roi_index": (np.int32, (57, 4)),
     "roi_valid": (np.bool_, (57, 4)),
     "abnormal": (np.int8, (57,)),
@@ -92,8 +92,8 @@ def rows_alone(source: ExampleSource, record: Record) -> list[Interleaved]:
 
 def questions_of(example: Mapping[str, np.ndarray]) -> Iterator[dict[str, list]]:
     """The prefix and each question in turn, cut out of a packed row, as a row of its own."""
-    for segment_ids in range(1, example["owner"].max() + 1):
-        own = (example["owner"] == 0) | (example["owner"] == segment_ids)
+    for segment_ids in range(1, example["segment_ids"].max() + 1):
+        own = (example["segment_ids"] == 0) | (example["segment_ids"] == segment_ids)
         yield {
             name: example[name][own].tolist()
             for name in ("tokens", "visual_index", "loss_mask", "positions")
@@ -130,8 +130,8 @@ def test_a_row_holds_the_questions_of_a_scan_one_after_the_other(
         for found, row in zip(questions_of(example), alone, strict=True):
             expected = {**vars(row), "positions": list(range(len(row)))}
             assert found == expected
-        runs = example["owner"][np.flatnonzero(np.diff(example["owner"], prepend=-9))]
-        assert runs.tolist() == [*range(len(alone) + 1), PAD_OWNER]
+        runs = example["segment_ids"][np.flatnonzero(np.diff(example["segment_ids"], prepend=-9))]
+        assert runs.tolist() == [*range(len(alone) + 1), PAD_SEGMENT]
     assert several > 3
 
 
@@ -142,9 +142,11 @@ def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, his
     for index in range(len(source)):
         example = source[index]
         targets = np.flatnonzero(example["loss_mask"])
-        assert (example["owner"][targets] > 0).all()
-        np.testing.assert_array_equal(example["owner"][targets], example["owner"][targets - 1])
-        pads = example["owner"] == PAD_OWNER
+        assert (example["segment_ids"][targets] > 0).all()
+        np.testing.assert_array_equal(
+            example["segment_ids"][targets], example["segment_ids"][targets - 1]
+        )
+        pads = example["segment_ids"] == PAD_SEGMENT
         assert (example["tokens"][pads] == source.chat.tokenizer.pad).all()
         assert (example["visual_index"][pads] == TEXT).all()
 
@@ -183,6 +185,7 @@ def logits_of(model: partial, example: Example, packing: Packing) -> np.ndarray:
     return np.asarray(model(volume, tokens, visual_index, packing, *rois)[0][0])
 
 
+@pytest.mark.program
 @KINDS
 @HISTORIES
 def test_a_question_s_logits_are_those_of_a_row_of_its_own(
@@ -192,9 +195,9 @@ def test_a_question_s_logits_are_those_of_a_row_of_its_own(
     source, whole = ExampleSource(folder, layout), one_sequence(1, LAYOUT.length)
     for index in [i for i, group in enumerate(source.groups) if len(group) > 1][:2]:
         example = source[index]
-        packing = Packing(example["positions"][None], example["owner"][None])
+        packing = Packing(example["positions"][None], example["segment_ids"][None])
         packed = logits_of(model, example, packing)
-        segment_ids = example["owner"]
+        segment_ids = example["segment_ids"]
         for number, row in enumerate(questions_of(example), 1):
             n = len(row["tokens"])
             alone = {name: np.zeros_like(example[name]) for name in ("tokens", "visual_index")}

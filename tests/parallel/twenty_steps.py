@@ -76,7 +76,7 @@ def batch_of(step: int) -> dict[str, np.ndarray]:
         "visual_index": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
         "loss_mask": (segment_ids > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
         "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
-        "owner": segment_ids,
+        "segment_ids": segment_ids,
         "roi_index": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
         "roi_valid": rng.random((BATCH, 57, 4)) < 0.4,
         "abnormal": rng.integers(-1, 2, (BATCH, 57), np.int8),
