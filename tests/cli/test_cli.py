@@ -17,7 +17,7 @@ import pytest
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import Stopped
-from tumorchain_jax.inference.analyzer import TOY
+from tumorchain_jax.inference.record import TOY
 from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.segmentation.factory import NANO_NAME as NANO_SEGMENTER_NAME

@@ -16,7 +16,7 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import factory
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
 Segment = Callable[..., tuple[int, str, str]]
 
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def choose(*flags: Any, **more: Any) -> TotalSegmenter:
         calls.append({"flags": flags, **more})
-        rule = Part("rule", (0, 5, 1, 51), predict, lambda: "sha of a rule")
+        rule = OrganModel("rule", (0, 5, 1, 51), predict, lambda: "sha of a rule")
         return TotalSegmenter("rule of thumb", (rule,))
 
     monkeypatch.setattr(factory, "make_segmenter", choose)
@@ -204,7 +204,7 @@ def test_a_scan_is_never_written_over(ct: Path, tmp_path: Path, segment: Segment
     assert ct.read_bytes() == liver.read_bytes() == before
 
 
-@pytest.mark.parametrize("full", ["write_labels", "keep"])
+@pytest.mark.parametrize("full", ["write_labels", "write_file"])
 def test_a_place_that_cannot_be_written(
     full: str, ct: Path, tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

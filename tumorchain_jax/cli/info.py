@@ -19,7 +19,8 @@ def _info(options: argparse.Namespace) -> int:
     import jax
 
     from tumorchain_jax.anatomy.organs import ORGANS
-    from tumorchain_jax.inference.analyzer import TASKS, versions
+    from tumorchain_jax.inference.analyzer import TASKS
+    from tumorchain_jax.inference.record import versions
     from tumorchain_jax.pretrained import NANO_CHECKPOINT
 
     facts = {

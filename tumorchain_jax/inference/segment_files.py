@@ -156,12 +156,12 @@ def segment(
     except OSError as error:
         found, hint = error.strerror or type(error).__name__, "name another"
         raise InputError(job.output, "output", found, "a place to write to", hint) from error
-    parts = segmenter.finding(wanted)
+    models = segmenter.models_for(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),
         "output": str(job.output),
         "segmenter": segmenter.name,
-        "weights": {part.name: part.identity() for part in parts},
+        "weights": {model.name: model.identity() for model in models},
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
     if record is not None:

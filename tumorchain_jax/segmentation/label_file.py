@@ -1,4 +1,4 @@
-"""Label maps as NIfTI files."""
+"""Write label maps as NIfTI files with the organs' names in the header."""
 
 import os
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from tumorchain_jax.scan.volume import Volume
 EXTENSION = 0
 MADE_BY = "segmented by "
 DESCRIPTION = 79
-"""Bytes of a header's description, but for the last, which is 0."""
+"""Bytes of a header's description, without the last, which is 0."""
 COLOURS = ("1 0 0", "0 1 0", "0 0 1", "1 1 0", "1 0 1", "0 1 1", "1 .5 0", "1 0 .5", ".5 .5 .5")
 
 
