@@ -170,7 +170,9 @@ def test_earlier_files_are_kept_unless_told(ct: Path, tmp_path: Path, segment: S
     assert segment("-i", ct, "-o", folder)[0] == 0
     assert segment("-i", ct, "-o", folder)[0] == 2
     (folder / "mine.txt").write_text("keep")
-    assert segment("-i", ct, "-o", folder, "--overwrite")[0] == 0
+    code, said, errors = segment("-i", ct, "-o", folder, "--overwrite")
+    assert (code, said) == (2, "")
+    assert "organs: output: found mine.txt, which is no organ" in errors
     assert (folder / "mine.txt").read_text() == "keep"
 
 
@@ -190,17 +192,18 @@ def test_what_is_replaced_leaves_nothing_behind(ct: Path, tmp_path: Path, segmen
 
 def test_a_scan_is_never_written_over(ct: Path, tmp_path: Path, segment: Segment) -> None:
     before = ct.read_bytes()
-    liver = tmp_path / "liver.nii.gz"
+    liver = tmp_path / "organs" / "liver.nii.gz"
+    liver.parent.mkdir()
     shutil.copy(ct, liver)
-    for words in (
-        ("-i", ct, "-o", ct),
-        ("-i", ct, "-o", tmp_path, "-ml"),
-        ("-i", liver, "-o", tmp_path),
-        ("-i", tmp_path, "-o", tmp_path, "-ml"),
+    for words, found in (
+        (("-i", ct, "-o", ct), "output: found the scan "),
+        (("-i", ct, "-o", tmp_path, "-ml"), "output: found the scan "),
+        (("-i", liver, "-o", liver.parent), "output: found the scan "),
+        (("-i", tmp_path, "-o", tmp_path, "-ml"), "-o: found a place inside "),
     ):
         code, said, errors = segment(*words, "--overwrite")
         assert (code, said) == (2, "")
-        assert "output: found the scan " in errors
+        assert found in errors
     assert ct.read_bytes() == liver.read_bytes() == before
 
 

@@ -9,7 +9,7 @@ import pytest
 from tumorchain_jax import NOTICE
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.trace import OrganMention, Round
-from tumorchain_jax.report import page
+from tumorchain_jax.report import report as report_module
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
@@ -132,7 +132,7 @@ def test_both_files_or_none(
     def fail(report: Report) -> str:
         raise RuntimeError("no page")
 
-    monkeypatch.setattr(page, "render", fail)
+    monkeypatch.setattr(report_module, "render", fail)
     with pytest.raises(RuntimeError, match="no page"):
         make_report().save(tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

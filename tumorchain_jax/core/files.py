@@ -31,18 +31,34 @@ def staging_path(output: Path) -> Path:
 
 
 @contextmanager
-def atomic_directory(output: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `output` at the end, and vanishes if that is not reached.
+def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a folder to write to; it becomes `output` at the end, and vanishes on any error.
+
+    Args:
+        overwrite: replace an existing folder once the new one is complete.
 
     Raises:
-        InputError: as `staging_path`.
+        InputError: as `staging_path`, unless the existing folder may be replaced.
     """
-    part = staging_path(output)
+    replaced = output.with_name(f".{output.name}.old")
+    if overwrite and output.is_dir():
+        part = output.with_name(f".{output.name}.part")
+    else:
+        part = staging_path(output)
     shutil.rmtree(part, ignore_errors=True)
     try:
         part.mkdir()
         yield part
-        part.rename(output)
+        if output.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            output.rename(replaced)
+        try:
+            part.rename(output)
+        except BaseException:
+            if replaced.exists():
+                replaced.rename(output)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

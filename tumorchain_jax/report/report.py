@@ -4,11 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tumorchain_jax.report.folder import RECORD, write_folder
+from tumorchain_jax.report.folder import PAGE, RECORD, write_folder
 from tumorchain_jax.report.page import render
 from tumorchain_jax.report.record import ReportRecord
-
-PAGE = "report.html"
 
 
 @dataclass(frozen=True)
