@@ -137,7 +137,7 @@ def test_a_label_map_of_ours_tells_whose_it_is(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = str(tmp_path / "labels.nii.gz")
-    assert main(["segment", "-i", str(scan[0]), "-o", labels, "-q"]) == 0
+    assert main(["segment", "-i", str(scan[0]), "-o", labels, "--quiet"]) == 0
     words = ["analyze", "-i", str(scan[0]), "-m", labels, "-o", str(tmp_path / "out"), "--json"]
     assert main(words) == 0
     record = json.loads(capsys.readouterr().out)
@@ -443,7 +443,7 @@ def test_a_stopped_training_ends_as_its_launcher_asks(
     monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.train", train)
     config = str(Path(__file__).parents[2] / "configs" / "nano.py")
     assert main(["train", "--config", config, "--workdir", str(tmp_path), *words]) == code
-    told = "tumorchain: stopped at step 4 of 6; the same command goes on from there\n"
+    told = "tumorchain: stopped at step 4 of 6; rerun the same command to resume\n"
     assert capsys.readouterr().err == told
 
 
