@@ -25,6 +25,9 @@ from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
 
+pytestmark = pytest.mark.program
+
+
 @pytest.fixture(scope="module")
 def patient() -> Patient:
     return make_patient(2)

@@ -7,6 +7,7 @@ at a terminal; `--json` leaves nothing but JSON on stdout.
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from absl import logging
@@ -18,7 +19,11 @@ from tumorchain_jax.core.text import printable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; returns its exit code."""
+    """Run a command line; returns its exit code.
+
+    Args:
+        arguments: without the program's name; None: those of this process.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal without UTF-8 shows an escape for a letter it lacks.
@@ -29,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.verbose:
         # Orbax's threads log pages of what they raise; the error is printed below.
         logging.set_verbosity(logging.FATAL)
+        if arguments is None and not sys.warnoptions:
+            # Libraries warn of what is refused here in one line, or of a cache that is full.
+            warnings.simplefilter("ignore")
     try:
         check_paths(options)
         code = options.run(options)
