@@ -24,7 +24,6 @@ from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
-
 pytestmark = pytest.mark.program
 
 
