@@ -56,15 +56,15 @@ def add_command(command: Command) -> None:
         metavar="DIR",
         help="use masks by the nano segmenter, or by the weights in DIR, instead of the true ones",
     )
-    kept = evaluate.add_mutually_exclusive_group()
-    kept.add_argument(
+    output = evaluate.add_mutually_exclusive_group()
+    output.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
         help="new folder for answers, score, plot and failures; a stopped run is resumed",
     )
-    kept.add_argument(
+    output.add_argument(
         "--probe",
         action="store_true",
         help="with --data: fit a linear probe to the visual tokens of the true lesions",

@@ -86,9 +86,9 @@ def _rows(command: Parser) -> Iterator[str]:
 
 
 def _shows_default(action: argparse.Action) -> bool:
-    told = "default" in (action.help or "")
+    stated = "default" in (action.help or "")
     plain = isinstance(action.default, str | int | float) and not isinstance(action.default, bool)
-    return plain and not told and bool(action.option_strings)
+    return plain and not stated and bool(action.option_strings)
 
 
 def _words(action: argparse.Action) -> str:
