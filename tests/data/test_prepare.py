@@ -33,7 +33,8 @@ from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.training.tumorchain.train import layout_of, train
+from tumorchain_jax.training.tumorchain.dataset import layout_of
+from tumorchain_jax.training.tumorchain.train import train
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 GRID = PreprocessConfig((8, 16, 16))
@@ -506,7 +507,7 @@ def test_another_data_set_is_left_alone(
         (("--workers", "0"), "--workers: found 0"),
         (("--records", "nowhere"), "nowhere: path: found No such file"),
         (("--tokenizer", "nowhere"), "tokenizer.json: found none"),
-        (("--config.model.decoder.vocab_size=9",), "--config"),
+        (("--config.model.decoder.vocab_size=9",), "vocabulary: found 512 ids"),
     ],
 )
 def test_bad_usage_is_refused(
