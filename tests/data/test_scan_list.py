@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data.scan_list import RecordFile, ScanFiles, read_scans
+from tumorchain_jax.data.record_file import RecordFile
+from tumorchain_jax.data.scan_list import ScanFiles, read_scans
 from tumorchain_jax.data.schema import Record, RoundTarget
 
 LINE = {"scan": "a", "ct": "a.nii.gz", "labels": "a-labels.nii.gz"}

@@ -49,7 +49,8 @@ def _prepare(options: argparse.Namespace) -> int:
     from tumorchain_jax.core.config import read_config
     from tumorchain_jax.core.workers import RayWorkers, local_workers
     from tumorchain_jax.data.prepare import prepare
-    from tumorchain_jax.data.scan_list import RecordFile, read_scans
+    from tumorchain_jax.data.record_file import RecordFile
+    from tumorchain_jax.data.scan_list import read_scans
     from tumorchain_jax.data.splits import read_split, split_patients
     from tumorchain_jax.models.language.tokenizer import Tokenizer
     from tumorchain_jax.scan.preprocess import PreprocessConfig

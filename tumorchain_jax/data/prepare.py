@@ -23,7 +23,8 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record
 from tumorchain_jax.data.leaks import check_split
-from tumorchain_jax.data.scan_list import RecordFile, ScanFiles
+from tumorchain_jax.data.record_file import RecordFile
+from tumorchain_jax.data.scan_list import ScanFiles
 from tumorchain_jax.data.scan_shards import Outcome, cut, is_done, read_outcomes, write_shards
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import SIDES, write_split

@@ -20,6 +20,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record
 from tumorchain_jax.data.scan_list import ScanFiles
+from tumorchain_jax.scan.checks import check_fit, check_lesions
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
 
@@ -132,11 +133,15 @@ def read_scan(scan: ScanFiles, config: PreprocessConfig) -> ModelScan:
     """A scan on the model's grid.
 
     Raises:
-        InputError: one of its files cannot be read, or its maps are not on the CT's grid.
+        InputError: one of its files cannot be read, its maps are not on the CT's grid, organs lie
+            in fat or air, or a lesion in air.
     """
     ct = read_ct(scan.ct)
     labels = read_labels(scan.labels, ct)
+    check_fit(labels, ct)
     lesions = read_labels(scan.lesions, ct) if scan.lesions else None
+    if lesions:
+        check_lesions(lesions, ct)
     abnormal = np.full(len(ORGANS), -1, np.int8)
     abnormal[list(scan.abnormal)] = list(scan.abnormal.values())
     return on_model_grid(ct, labels, abnormal, config, lesions)

@@ -69,6 +69,8 @@ def kind_of(item: Item) -> str:
         return "wrong stage" if wrong[0] in "TNM" else "wrong part"
     if said == NONE and item.subtask != "others":
         return "missed"
+    if item.subtask == "segment_localization":
+        return "wrong part"
     return _KIND_OF_TASK[item.task]
 
 

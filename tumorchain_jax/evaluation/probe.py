@@ -38,7 +38,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
 from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
 from tumorchain_jax.weights.model_folder import ModelFolder
 
-ABOUT_TUMOUR = ("segment_localization", *SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
+ABOUT_TUMOUR = (*SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
 """On the sum of squared weights; chosen by held-out patients, the strongest of equals."""
 HELD_OUT_ONE_IN = 5

@@ -12,7 +12,7 @@ LABEL, CELL, ORGAN_CELL = 14, 8, 11
 _TABLE_1 = (
     ("Position", "organ_position", "organ"),
     ("Position", "tumor_position", "tumor"),
-    ("Position", "segment_localization", "segm."),
+    ("Lesion attributes", "segment_localization", "segm."),
     ("Lesion attributes", "shape", "shape"),
     ("Lesion attributes", "boundary", "bound."),
     ("Lesion attributes", "density", "density"),

@@ -28,6 +28,8 @@ from tumorchain_jax.scan.volume import Volume
 
 # Objects made from a scan and often kept beside it; they hold no slice of it.
 COMPANIONS = {"SEG", "RTSTRUCT", "RTPLAN", "RTDOSE", "SR", "PR", "KO", "REG", "DOC"}
+DICOM_PREFIX = 132
+"""Bytes of a file up to the end of the word DICM."""
 EXPORT_AGAIN = "export the series again with complete headers"
 
 
@@ -41,8 +43,8 @@ def read_dicom(folder: Path) -> Volume:
     """
     slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
     if not slices:
-        hint = "give the folder that holds the slices themselves"
-        raise InputError(folder, "files", "no DICOM slice", "the files of a CT series", hint)
+        found, hint = _what_else(folder)
+        raise InputError(folder, "files", found, "the files of a CT series", hint)
     slices = checked_stack(folder, slices)
     to_world = affine(slices)
     shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
@@ -55,11 +57,23 @@ def read_dicom(folder: Path) -> Volume:
     return Volume(voxels.transpose(2, 1, 0), to_world, str(folder))
 
 
+def _what_else(folder: Path) -> tuple[str, str]:
+    """What a folder without a DICOM slice holds, and what to give in its place."""
+    nifti = sorted([*folder.glob("*.nii*"), *folder.glob("*/*.nii*")])
+    if nifti:
+        return "NIfTI files and no DICOM slice", f"give one of the files, as {nifti[0]}"
+    folders = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    if folders:
+        found = f"no DICOM slice, but {len(folders)} folder(s)"
+        return found, f"give the folder that holds the slices themselves, as {folder / folders[0]}"
+    return "no DICOM slice", "give the folder that holds the slices themselves"
+
+
 def _is_dicom(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(132)[128:] == b"DICM"
+        return file.read(DICOM_PREFIX)[128:] == b"DICM"
 
 
 def _header(path: Path) -> Slice | None:
