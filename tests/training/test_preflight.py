@@ -24,7 +24,7 @@ NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 HASTY = """
 import sys
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.parallel import preflight
+from tumorchain_jax.training import preflight
 preflight.SHARED_WITHIN = 1
 sys.exit(main(sys.argv[1:]))
 """

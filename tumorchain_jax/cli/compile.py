@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tumorchain_jax.cli.options import (
+    CONFIG_HELP,
     Command,
     check_numbers,
     takes_overrides,
@@ -16,7 +17,7 @@ def add_command(command: Command) -> None:
     """Add the `compile` subcommand."""
     compile_ = command("compile", _compile, "What a training needs on a machine, without it")
     add = compile_.add_argument
-    add("--config", type=Path, required=True, help="a configs/*.py file")
+    add("--config", type=Path, required=True, help=CONFIG_HELP)
     add("--target", nargs="+", required=True, help="v5e-16, v5p-32, 2xv5e-16, h100-8 and so on")
     add(
         "--program",

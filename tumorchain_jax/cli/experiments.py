@@ -14,7 +14,7 @@ def add_command(command: Command) -> None:
     """Add the `experiments` subcommand."""
     experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
     add = experiments.add_argument
-    add("--config", type=Path, required=True, help="configs/experiments.py or one like it")
+    add("--config", type=Path, required=True, help="experiments, or a file like it")
     add("--workdir", type=Path, required=True, help="what is done in it already is kept")
     add("--only", nargs="+", default=[], metavar="NAME", help="these experiments; default: all")
     add("--list", action="store_true", help="tell what there is and what is done; do nothing")
