@@ -9,10 +9,12 @@ import pytest
 
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 
-GRID, CELLS = (4, 8, 8), (2, 2, 2)
+GRID = (4, 8, 8)
+ROI = RoiSpec((2, 2, 2), offset=1, slots=8, global_tokens=1)
 
 
 class ScriptedAnalyzer(Analyzer):
@@ -46,7 +48,7 @@ def case() -> Callable[[str], PreparedCase]:
         labels[:2, :4] = 5
         image = np.linspace(0, 1, labels.size, dtype=np.float32).reshape(GRID)
         scan = PreparedScan(image, GridTransform(GRID, np.eye(4)), (), {})
-        return PreparedCase(name, scan, organ_cells(labels, CELLS, 8), (), {})
+        return PreparedCase(name, scan, organ_cells(labels, ROI), (), {})
 
     return make
 

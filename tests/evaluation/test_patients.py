@@ -19,6 +19,7 @@ from tumorchain_jax.evaluation.patients import PaintedScans, Phantoms, StoredPat
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import NANO
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.phantoms.patient import make_patient
@@ -67,7 +68,7 @@ def test_only_test_patients_are_asked_what_their_records_ask(
     assert case.source == TEST
     scan = patients.truth(0)
     np.testing.assert_array_equal(case.scan.image, scan.image.astype(np.float32) / 255)
-    expected = organ_cells(scan.labels, (2, 4, 4), 8)
+    expected = organ_cells(scan.labels, RoiSpec((2, 4, 4), offset=4, slots=8, global_tokens=4))
     for found, wanted in zip(case.cells, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert len(patients) == 1

@@ -44,7 +44,7 @@ MODEL = TumorChainConfig(
     ),
     roi_slots=SLOTS,
 )
-BANK_ROWS = MODEL.global_tokens + 64
+VISUAL_TOKENS = MODEL.roi.visual_tokens
 LOOP = LoopConfig(
     prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2, keep_logits=True
 )
@@ -65,7 +65,7 @@ QUESTIONS = 27
 
 @dataclass(frozen=True)
 class Question:
-    """One row of a batch: visual tokens `[M, K]`, the bank rows of each organ in the mask."""
+    """One row of a batch: visual tokens `[M, K]`, their indices for each organ in the mask."""
 
     visual_tokens: np.ndarray
     prompt: Interleaved
@@ -224,16 +224,16 @@ class World(NamedTuple):
         rng = np.random.default_rng(seed)
         rois = {}
         for organ in IN_MASK:
-            rows = rng.choice(np.arange(MODEL.global_tokens, BANK_ROWS), SLOTS, replace=False)
+            rows = rng.choice(np.arange(MODEL.roi.offset, VISUAL_TOKENS), SLOTS, replace=False)
             if rng.random() < 0.8:
                 rois[organ] = sorted(rows[: rng.integers(1, SLOTS + 1)].tolist())
         visited = tuple(rng.choice(list(rois), rng.integers(0, 2), replace=False).tolist())
         initial = [(organ, rois[organ]) for organ in visited]
         text = "".join(rng.choice(SAID.split(), rng.integers(1, 12)))
-        prompt = self.chat.question(text, ["yes", "no"], MODEL.global_tokens, initial)
+        prompt = self.chat.question(text, ["yes", "no"], MODEL.roi.global_tokens, initial)
         rounds = int(rng.choice([1, 2, 3, 3, 3, 3]))
         budget = int(rng.choice([0, rng.integers(1, 20), 100], p=[0.1, 0.2, 0.7]))
-        visual_tokens = rng.normal(0, 2, (BANK_ROWS, 24)).astype(np.float32)
+        visual_tokens = rng.normal(0, 2, (VISUAL_TOKENS, 24)).astype(np.float32)
         return Question(visual_tokens, prompt, rois, visited, rounds, budget, jax.random.key(seed))
 
 
@@ -394,6 +394,6 @@ def test_twenty_batches_are_one_program_that_never_touches_the_host(world: World
     assert reason._cache_size() <= programs + 1
     assert len({result.rounds.tobytes() for result in jax.device_get(results)}) > 5
 
-    gather_to_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
+    on_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
     with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed host-to-"):
-        world.reason(CONFIGS["all"], gather_to_host)
+        world.reason(CONFIGS["all"], on_host)

@@ -52,7 +52,7 @@ def batch() -> Batch:
         "visual_index": rng.integers(-9, 9, (B, T), np.int32).clip(-1),
         "loss_mask": np.arange(T) > np.array([0, 3, 4, 5]).reshape(B, 1),
         "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
-        "owner": np.zeros((B, T), np.int32),
+        "segment_ids": np.zeros((B, T), np.int32),
         "roi_index": rng.integers(0, 9, (B, 57, 4), np.int32),
         "roi_valid": np.ones((B, 57, 4), bool),
         "abnormal": np.where(np.arange(57) < [[57], [9], [2], [0]], 1, -1).astype(np.int8),

@@ -21,11 +21,13 @@ from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.data.training_rows import training_rows
 from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
 
 Example = dict[str, np.ndarray]
-PAD_OWNER = -1
+PAD_SEGMENT = -1
+"""Segment id of the positions behind the last question."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that read; each has a batch in hand."""
 
@@ -35,17 +37,14 @@ class Layout:
     """The fixed shapes of an example, and where the visual tokens lie in the bank.
 
     Attributes:
-        roi_grid, roi_offset, roi_slots, global_tokens: as in `TumorChainConfig`.
+        roi: the model's (`TumorChainConfig.roi`).
         length: T, positions of a row.
         history: what a round sees of the rounds before it.
         initial_roi: whether the question's turn holds the ROI of the organs it names.
         cot, iir: false for the ablations of `data/ablation.py`.
     """
 
-    roi_grid: tuple[int, int, int]
-    roi_offset: int
-    roi_slots: int
-    global_tokens: int
+    roi: RoiSpec
     length: int
     history: History
     initial_roi: bool = False
@@ -66,7 +65,7 @@ class ExampleSource:
     def __init__(self, folder: Path, layout: Layout):
         self.layout = layout
         self.chat = Chat(Tokenizer.load(folder))
-        self.prefix = self.chat.prefix(layout.global_tokens)
+        self.prefix = self.chat.prefix(layout.roi.global_tokens)
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         patients = read_split(folder)["train"]
         records = [record for record in read_records(folder) if record.patient in patients]
@@ -94,8 +93,8 @@ class ExampleSource:
     def __getitem__(self, index: int) -> Example:
         layout, group = self.layout, self.groups[index]
         scan = ModelScan.from_bytes(self.scans[group[0].scan])
-        table = organ_cells(scan.labels, layout.roi_grid, layout.roi_slots)
-        roi_index = table.visual_index(layout.roi_offset)
+        table = organ_cells(scan.labels, layout.roi)
+        roi_index = table.rois()
         for record in group:
             _check_looks(record, roi_index)
         questions = [row for record in group for row in self._questions(record, roi_index)]
@@ -103,7 +102,7 @@ class ExampleSource:
         return {
             "volume": scan.image,
             **_pack(self.prefix, questions, layout.length, self.chat.tokenizer.pad),
-            "roi_index": table.cells + np.int32(layout.roi_offset),
+            "roi_index": table.visual_index,
             "roi_valid": table.valid,
             "abnormal": scan.abnormal,
         }
@@ -117,9 +116,9 @@ class ExampleSource:
     def _questions(
         self, record: Record, roi_index: Mapping[int, Sequence[int] | np.ndarray]
     ) -> list[Interleaved]:
-        layout = self.layout
+        layout, global_tokens = self.layout, self.layout.roi.global_tokens
         return training_rows(
-            self.chat, record, layout.global_tokens, roi_index, layout.history, layout.initial_roi
+            self.chat, record, global_tokens, roi_index, layout.history, layout.initial_roi
         )
 
     def _packed_length(self, questions: Sequence[Interleaved]) -> int:
@@ -142,7 +141,7 @@ class ExampleSource:
 
     def _room(self, record: Record) -> int:
         """Positions that a record takes behind the prefix, when every ROI is at its largest."""
-        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi_slots))
+        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi.slots))
         return self._packed_length(self._questions(record, largest)) - len(self.prefix)
 
 
@@ -181,17 +180,17 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
         "visual_index": np.full(length, TEXT, np.int32),
         "loss_mask": np.zeros(length, bool),
         "positions": np.zeros(length, np.int32),
-        "owner": np.full(length, PAD_OWNER, np.int32),
+        "segment_ids": np.full(length, PAD_SEGMENT, np.int32),
     }
     start = 0
-    for segment_ids, sequence in enumerate([prefix, *questions]):
-        shared = len(prefix) if segment_ids else 0
+    for segment, sequence in enumerate([prefix, *questions]):
+        shared = len(prefix) if segment else 0
         place = slice(start, start + len(sequence) - shared)
         row["tokens"][place] = sequence.tokens[shared:]
         row["visual_index"][place] = sequence.visual_index[shared:]
         row["loss_mask"][place] = sequence.loss_mask[shared:]
         row["positions"][place] = range(shared, len(sequence))
-        row["owner"][place] = segment_ids
+        row["segment_ids"][place] = segment
         start = place.stop
     return row
 

@@ -52,7 +52,7 @@ def batch() -> Batch:
         "visual_index": np.full((B, T), -1, np.int32),
         "loss_mask": rng.random((B, T)) < 0.5,
         "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
-        "owner": np.zeros((B, T), np.int32),
+        "segment_ids": np.zeros((B, T), np.int32),
         "roi_index": np.zeros((B, ORGANS, L), np.int32),
         "roi_valid": np.arange(L) < rng.integers(0, L, (B, ORGANS, 1)),
         "abnormal": rng.integers(-1, 2, (B, ORGANS), np.int8),

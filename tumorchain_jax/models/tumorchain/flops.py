@@ -44,10 +44,9 @@ def _is_tied_head(config: TumorChainConfig, path: str) -> bool:
 def _tokens(config: TumorChainConfig, length: int, organs: int) -> Mapping[str, int]:
     """How many vectors of a row go through each part."""
     cells = prod(config.encoder.cells)
-    visual_tokens = config.global_tokens + (cells if config.roi_source == "encoder" else 0)
     return {
         "encoder": cells,
-        "projector": visual_tokens,
+        "projector": config.roi.visual_tokens,
         "decoder": length,
         "organ_classifier": organs,
     }
