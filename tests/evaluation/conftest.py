@@ -18,18 +18,20 @@ ROI = RoiSpec((2, 2, 2), offset=1, slots=8, global_tokens=1)
 
 
 class ScriptedAnalyzer(Analyzer):
-    """Answers with `script(scan's name, question)`, and keeps what it was asked."""
+    """Answers with `script(scan's name, question)`, and notes what it was asked."""
+
+    checkpoint: Any = None  # in place of the property
 
     def __init__(self, script: Callable[[str, str], str]):
         self.script = script
         self.asked: list[tuple[str, str]] = []
         self.rounds: list[int | None] = []
-        self.checkpoint: Any = SimpleNamespace(sha256="ab" * 32)
+        self.checkpoint = SimpleNamespace(sha256="ab" * 32)
 
     def check_question(self, question: str) -> None:
         assert len(question) < 200
 
-    def batch(
+    def run(
         self,
         cases: Sequence[tuple[PreparedCase, str]],
         *,
@@ -38,7 +40,7 @@ class ScriptedAnalyzer(Analyzer):
     ) -> Any:
         self.rounds.append(rounds)
         self.asked += [(case.source, question) for case, question in cases]
-        return [SimpleNamespace(answer=self.script(case.source, q)) for case, q in cases]
+        return [SimpleNamespace(text=self.script(case.source, q)) for case, q in cases]
 
 
 @pytest.fixture

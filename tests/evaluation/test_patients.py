@@ -1,7 +1,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from nibabel.orientations import axcodes2ornt
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data import dataset
 from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.evaluation.patients import PaintedScans, Phantoms, StoredPatients
@@ -38,9 +36,7 @@ TEST = "phantom-2"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three patients on a tiny grid, the last of them for testing."""
     folder = tmp_path_factory.mktemp("data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "local_workers", lambda *_: ThreadPoolExecutor(1))
-        write_phantoms(folder, 0, 3, CONFIG, 512)
+    write_phantoms(folder, 0, 3, CONFIG, 512, processes=1)
     write_split(folder, {"train": ["phantom-0", "phantom-1"], "test": [TEST]})
     return folder
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,10 @@ import pytest
 
 from tumorchain_jax.anatomy.organs import ORGANS, labels_named
 from tumorchain_jax.core.path_rules import unflatten
-from tumorchain_jax.models.language.qwen2.model import Qwen2Config, unroll
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
-from tumorchain_jax.reasoning.generate import Sampling
+from tumorchain_jax.reasoning.generate import DecodeState, Sampling, extend
 from tumorchain_jax.reasoning.interleaved import (
     MAX_ROUNDS,
     NO_NEW_ORGAN,
@@ -28,6 +29,8 @@ from tumorchain_jax.reasoning.interleaved import (
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, build_matcher, character_span
 from tumorchain_jax.reasoning.prompt import Chat, Interleaved
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
+
+pytestmark = pytest.mark.program
 
 SLOTS = 5
 MODEL = TumorChainConfig(
@@ -45,9 +48,7 @@ MODEL = TumorChainConfig(
     roi_slots=SLOTS,
 )
 VISUAL_TOKENS = MODEL.roi.visual_tokens
-LOOP = LoopConfig(
-    prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2, keep_logits=True
-)
+LOOP = LoopConfig(prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2)
 CONFIGS = {
     "all": replace(LOOP, history="all", sampling=Sampling(temperature=1.3, top_p=0.9)),
     "latest": replace(LOOP, history="latest"),
@@ -316,20 +317,17 @@ def assert_equal(chat: Chat, got: Result, run: Run) -> None:
     assert (got.rounds, got.stop_reason) == (len(rounds), stop)
     written = got.written
     for i, expected in enumerate(rounds):
-        n, steps = len(expected.tokens), len(expected.logits)
+        n = len(expected.tokens)
         assert written.length[i] == n
         assert written.tokens[i, :n].tolist() == expected.tokens
         assert written.complete[i] == expected.complete
         assert got.tokens_in[i] == expected.tokens_in
-        for step, logits in enumerate(expected.logits):
-            np.testing.assert_allclose(written.logits[i, step], logits, atol=1e-4, rtol=0)
         for step, token in enumerate(expected.tokens):
             logits = expected.logits[step].astype(np.float64)
             log_probability = logits[token] - np.log(np.exp(logits).sum())
             assert abs(written.log_probabilities[i, step] - log_probability) < 1e-4
         assert not written.tokens[i, n:].any()
         assert not written.log_probabilities[i, n:].any()
-        assert not written.logits[i, steps:].any()
 
         text = chat.tokenizer.decode_bytes(expected.tokens)
         named = np.flatnonzero(got.matches.first[i] != NONE).tolist()
@@ -347,6 +345,25 @@ def test_equals_the_naive_loop(world: World, runs: Runs, name: str) -> None:
         rows = rows_of(world, CONFIGS[name], [world.question(seed) for seed in batch])
         for seed, row in zip(batch, rows, strict=True):
             assert_equal(world.chat, row, runs[name][seed])
+
+
+def test_extend_gives_the_logits_of_the_whole_sequence(world: World) -> None:
+    """After the prompt, an ROI turn and a token: those of a decoder without a cache."""
+    question = world.question(3)
+    organ, roi = next(iter(question.rois.items()))
+    pieces = [question.prompt, world.chat.look_again([(organ, roi)]), words([7])]
+    decoder = MODEL.decoder
+    state = DecodeState(empty_cache(decoder, 1, 200), jnp.zeros(1, jnp.int32), jnp.zeros((1, 512)))
+    read = jax.jit(partial(extend, TumorChain(MODEL, unrolled=True)))
+    sequence = Interleaved()
+    for piece in pieces:
+        sequence = sequence + piece
+        row = jnp.asarray([piece.tokens]), jnp.asarray([piece.visual_index])
+        turn = Turn(*row, jnp.ones((1, len(piece)), bool))
+        state = read(world.unrolled, question.visual_tokens[None], state, turn)
+        expected = next_logits(world.params, question.visual_tokens, sequence)
+        np.testing.assert_allclose(state.logits[0], expected, atol=1e-4, rtol=0)
+    assert state.length == len(sequence)
 
 
 @EVERY_CONFIG

@@ -86,7 +86,7 @@ def test_visual_indices_are_the_cells_behind_the_offset() -> None:
     for organ, index in rois.items():
         assert index.dtype == np.int32
         assert index.tolist() == [7 + cell for cell in chosen(table, organ)]
-    assert rois[LIVER].tolist() == table.visual_index[LIVER, : len(rois[LIVER])].tolist()
+        assert index.tolist() == table.visual_index[organ, : len(index)].tolist()
 
 
 def test_the_background_has_no_cells() -> None:
