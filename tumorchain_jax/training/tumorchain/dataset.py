@@ -77,10 +77,7 @@ def layout_of(config: ConfigDict) -> Layout:
     """The shapes of an example, from a training configuration."""
     model: TumorChainConfig = config.model
     return Layout(
-        model.roi_grid,
-        model.roi_offset,
-        model.roi_slots,
-        model.global_tokens,
+        model.roi,
         config.data.length,
         config.history,
         config.initial_roi,
