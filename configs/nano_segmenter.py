@@ -21,6 +21,7 @@ IDS = (
 def get_config() -> ConfigDict:
     """An nnU-Net plan in coarse voxels, small enough for a laptop."""
     config = ConfigDict()
+    config.task = "segmentation"
     config.segmenter = ConfigDict(
         {
             "name": "Dataset901_DigitalPatients",

@@ -16,6 +16,7 @@ THREE = (3, 3, 3)
 def get_config() -> ConfigDict:
     """Sizes alone: what a compiler must know of a segmenter."""
     config = ConfigDict()
+    config.task = "segmentation"
     config.segmenter = ConfigDict(
         {
             "network": UNet3DConfig(

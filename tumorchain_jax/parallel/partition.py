@@ -114,6 +114,7 @@ def state_shardings(state: Any, shardings: Mapping[str, NamedSharding]) -> Any:
         trained={path: shardings[path] for path in state.trained},
         frozen={path: shardings[path] for path in state.frozen},
         optimizer=jax.tree_util.tree_map_with_path(place, state.optimizer),
+        statistics=jax.tree.map(lambda leaf: whole, state.statistics),
     )
 
 

@@ -170,21 +170,30 @@ class PatchSource:
     ) -> Iterator[Patches]:
         """Endless batches from step `first_step` on; a step's depends on the seed and it alone.
 
-        All scans are gone through, in an order of its own each time.
+        Every epoch goes through all scans, in an order of its own.
 
         Args:
             size: of a whole batch.
-            rows: of it, that are wanted here.
+            rows: which of its rows to read.
         """
-        count, step = len(self), first_step
+        step = first_step
         while True:
-            chosen = [self._draw(step * size + row, seed, count) for row in rows]
+            chosen = [self._draw(step * size + row, seed) for row in rows]
             yield {name: np.stack([patch[name] for patch in chosen]) for name in chosen[0]}
             step += 1
 
-    def _draw(self, turn: int, seed: int, count: int) -> Patches:
+    def names(self, size: int, seed: int, step: int) -> list[str]:
+        """The scans in the batch that step `step` (from 1) reads, by number in the folder."""
+        turns = range((step - 1) * size, step * size)
+        return [f"scan {self._scan_of(turn, seed)}" for turn in turns]
+
+    def _scan_of(self, turn: int, seed: int) -> int:
+        count = len(self)
         order = np.random.default_rng([seed, 0, turn // count]).permutation(count)
-        scan = LabelledScan.from_bytes(self._blobs[order[turn % count]])
+        return int(order[turn % count])
+
+    def _draw(self, turn: int, seed: int) -> Patches:
+        scan = LabelledScan.from_bytes(self._blobs[self._scan_of(turn, seed)])
         return draw_patch(scan, self._patch_size, np.random.default_rng([seed, 1, turn]))
 
 
