@@ -21,6 +21,7 @@ from tumorchain_jax.models.tumorchain.model import abstract_params
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.parallel.mesh import make_mesh
 
+pytestmark = pytest.mark.program
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 NNUNET = NANO.with_name("nnunet.py")
 

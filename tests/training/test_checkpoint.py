@@ -157,7 +157,7 @@ import jax.numpy as jnp
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.checkpoint import Checkpoints
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
 
 checkpoints = Checkpoints(Path(sys.argv[1]), 2, {})
 checkpoints.save(1, TrainState(jnp.int32(1), {"w": jnp.ones((10, 10))}, {}, ()), 0.5)
@@ -172,6 +172,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.system
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     """As a limit on the size of a file has it: an error in the middle of writing."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]

@@ -25,7 +25,8 @@ from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
 
 Example = dict[str, np.ndarray]
-PAD_OWNER = -1
+PAD_SEGMENT = -1
+"""Segment id of the positions behind the last question."""
 READERS = min(16, os.cpu_count() or 1)
 """Threads that read; each has a batch in hand."""
 
@@ -181,17 +182,17 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
         "visual_index": np.full(length, TEXT, np.int32),
         "loss_mask": np.zeros(length, bool),
         "positions": np.zeros(length, np.int32),
-        "owner": np.full(length, PAD_OWNER, np.int32),
+        "segment_ids": np.full(length, PAD_SEGMENT, np.int32),
     }
     start = 0
-    for segment_ids, sequence in enumerate([prefix, *questions]):
-        shared = len(prefix) if segment_ids else 0
+    for segment, sequence in enumerate([prefix, *questions]):
+        shared = len(prefix) if segment else 0
         place = slice(start, start + len(sequence) - shared)
         row["tokens"][place] = sequence.tokens[shared:]
         row["visual_index"][place] = sequence.visual_index[shared:]
         row["loss_mask"][place] = sequence.loss_mask[shared:]
         row["positions"][place] = range(shared, len(sequence))
-        row["owner"][place] = segment_ids
+        row["segment_ids"][place] = segment
         start = place.stop
     return row
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from tumorchain_jax.training.state import Metrics, Params, Step, TrainState
 
 
+@runtime_checkable
 class Loss(Protocol):
     """A loss whose values and gradients over the parts of a batch add up to those of the batch."""
 
