@@ -116,7 +116,7 @@ class Analyzer:
         self.checkpoint = checkpoint
         self._segmenter = segmenter
         config = checkpoint.model
-        self._chat = Chat(checkpoint.tokenizer)
+        self._chat = Chat(checkpoint.tokenizer, config.template)
         self._model = TumorChain(config, unrolled=True)
         params = unflatten(checkpoint.params)
         params["decoder"] = unroll(params["decoder"])

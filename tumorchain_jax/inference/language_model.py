@@ -23,6 +23,7 @@ from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable, cache_folder, download, is_right
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
+from tumorchain_jax.models.families import decoder_from_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.text import continue_text
@@ -62,7 +63,7 @@ class LanguageModel:
             hint = "put the tokenizer of the model into its folder, and import it again"
             raise InputError(source, "tokenizer.json", "none", "a tokenizer", hint)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
-        config = Qwen2Config(**imported.config["decoder"])
+        config = decoder_from_dict(imported.config["decoder"])
         return cls(config, imported.restore()["decoder"], tokenizer, _ends(source, tokenizer))
 
     def generate(

@@ -1,4 +1,4 @@
-"""Text <-> token ids, with Qwen's chat tokens and the bytes behind every id."""
+"""Text <-> token ids, with a chat template's tokens and the bytes behind every id."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -9,15 +9,10 @@ from tokenizers import Tokenizer as BackendTokenizer
 from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.chat_template import CHATML, SpecialTokens
 
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-)
+SPECIAL_TOKENS = CHATML.special_tokens
+"""Of a tokenizer that is trained here, and of every family so far."""
 # How Qwen2 cuts a text before byte-pair encoding: contractions, words, single digits, the rest.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -26,33 +21,41 @@ _WORDS = (
 
 
 class Tokenizer:
-    """A byte-level tokenizer with Qwen's special tokens.
+    """A byte-level tokenizer with the special tokens of a chat template.
 
     Attributes:
+        special_tokens: as they are spelled.
         pad, im_start, im_end, vision_start, vision_end, image_pad: ids of the special tokens.
         token_bytes: the bytes that each id stands for; special tokens stand for none.
     """
 
-    def __init__(self, backend: PreTrainedTokenizerFast):
+    def __init__(
+        self, backend: PreTrainedTokenizerFast, special_tokens: SpecialTokens = SPECIAL_TOKENS
+    ):
         self.backend = backend
         vocabulary = backend.get_vocab()
-        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        missing = [token for token in special_tokens if token not in vocabulary]
         if missing:
             raise InputError(
                 backend.name_or_path or "tokenizer",
                 "special tokens",
                 f"no {' '.join(missing)}",
                 "Qwen's chat and vision tokens",
-                "use the tokenizer of a Qwen2.5-VL checkpoint",
+                "use the tokenizer of a Qwen2.5-VL or Qwen3 checkpoint",
             )
-        ids = [vocabulary[token] for token in SPECIAL_TOKENS]
-        self.pad, self.im_start, self.im_end = ids[:3]
-        self.vision_start, self.vision_end, self.image_pad = ids[3:]
+        self.special_tokens = special_tokens
+        self.pad, self.im_start, self.im_end = (vocabulary[token] for token in special_tokens[:3])
+        self.vision_start, self.vision_end, self.image_pad = (
+            vocabulary[token] for token in special_tokens[3:]
+        )
         self.token_bytes = _token_bytes(backend)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path, special_tokens: SpecialTokens = SPECIAL_TOKENS) -> "Tokenizer":
         """The tokenizer of a checkpoint folder (`tokenizer.json`), without any network.
+
+        Args:
+            special_tokens: of the model family's chat template.
 
         Raises:
             InputError: there is none, it is damaged, or it lacks the special tokens.
@@ -66,7 +69,7 @@ class Tokenizer:
             raise InputError(
                 path, "tokenizer", repr(str(error)), "a tokenizer", "replace the file"
             ) from error
-        return cls(backend)
+        return cls(backend, special_tokens)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
@@ -98,6 +101,10 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Ids of a text. The text is data: `<|im_start|>` in it is spelt out, never a control."""
         return self.backend(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of a piece of the chat template: special tokens in it are controls."""
+        return self.backend(text, add_special_tokens=False)["input_ids"]
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of some ids, which may end within a character. An id of the padded vocabulary,

@@ -18,16 +18,30 @@ import jax
 from flax.core import FrozenDict
 from jaxtyping import Array, Float, Int
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.linear import Linear
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.tumorchain.projector import Projector
-from tumorchain_jax.models.vision.vit3d.model import ViT3D
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 
 POSITIONS = "encoder/position_embed"
 PatchLogits = dict[str, Array]
 """Logits by label, each `[..., values]`."""
+
+
+def patch_encoder(config: TumorChainConfig) -> ViT3DConfig:
+    """The encoder of a model, which must be one that cuts volumes into patches.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    if isinstance(config.encoder, ViT3DConfig):
+        return config.encoder
+    found = type(config.encoder).__name__
+    hint = "set config.pretrain.patch_stage.steps=0, and init to its pretrained weights"
+    raise InputError("config", "model.encoder", found, "ViT3DConfig, for patch labels", hint)
 
 
 class PatchClassifier(nn.Module):
@@ -46,7 +60,7 @@ class PatchClassifier(nn.Module):
     def __call__(self, volume: Float[Array, "B D H W"]) -> PatchLogits:
         """Logits `[B, N, values]` of each label."""
         config = self.config
-        patches = ViT3D(config.encoder, name="encoder")(volume)
+        patches = ViT3D(patch_encoder(config), name="encoder")(volume)
         patches = Projector(config.projector, config.decoder.hidden_size, name="projector")(patches)
         axes = ("embed", "classes")
         return {
@@ -68,8 +82,9 @@ def classify_patches(
         patches: their voxels, intensities in [0, 1].
         patch_index: raster index of each in the token grid, which chooses its position embedding.
     """
-    encoder = replace(model.config.encoder, image=model.config.encoder.patch)
-    alone = replace(model, config=replace(model.config, encoder=encoder))
+    encoder = patch_encoder(model.config)
+    encoder = replace(encoder, image=encoder.patch)
+    alone = replace(model, config=replace(model.config, encoder=encoder, global_pool=1))
 
     def label(patch: Array, position: Array) -> PatchLogits:
         own = unflatten(params | {POSITIONS: position[None, None]})

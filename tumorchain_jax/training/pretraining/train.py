@@ -27,7 +27,11 @@ from tumorchain_jax.parallel.processes import gather_to_host, global_batch
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import split_trainable
 from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
-from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
+from tumorchain_jax.training.pretraining.model import (
+    PatchClassifier,
+    classify_patches,
+    patch_encoder,
+)
 from tumorchain_jax.training.pretraining.source import Patches, PatchLabelSource, scan_batches
 from tumorchain_jax.training.program import Program, make_program, replicated
 from tumorchain_jax.training.state import Metrics, Params
@@ -85,7 +89,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
 
     @jax.jit
     def init(key: Array) -> Params:
-        volume = jnp.zeros((1, *config.model.encoder.image))
+        volume = jnp.zeros((1, *patch_encoder(config.model).image))
         return flatten(nn.meta.unbox(model.init(key, volume))["params"])
 
     trained, frozen = split_trainable(init(jax.random.key(config.seed)), PATCH_STAGE)
@@ -98,7 +102,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
 
 
 def _patch_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage:
-    fields, encoder, seed = config.pretrain.patch_stage, config.model.encoder, config.seed
+    fields, encoder, seed = config.pretrain.patch_stage, patch_encoder(config.model), config.seed
 
     def classify(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
         turn_key, noise_key = jax.random.split(key)
@@ -113,7 +117,7 @@ def _patch_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stag
 
 
 def _scan_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage:
-    encoder, scans = config.model.encoder, config.pretrain.scan_stage.scans
+    encoder, scans = patch_encoder(config.model), config.pretrain.scan_stage.scans
 
     def classify(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
         return run(model, unflatten(params), add_noise(key, batch["volume"]))

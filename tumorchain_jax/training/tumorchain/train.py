@@ -46,7 +46,7 @@ def build_task(config: ConfigDict, workdir: Path, mesh: Mesh, program: Program) 
     barrier("data")
     _check_preprocess(data, preprocess)
     check_split(data)
-    tokenizer = Tokenizer.load(data)
+    tokenizer = Tokenizer.load(data, model.template.special_tokens)
     check_vocabulary(data, tokenizer, model)
     source = ExampleSource(data, layout_of(config))
     _check_size(data, len(source), config.batch_size)
@@ -115,6 +115,7 @@ def layout_of(config: ConfigDict) -> Layout:
         initial_roi=config.initial_roi,
         cot=config.cot,
         iir=config.iir,
+        template=model.template,
     )
 
 
