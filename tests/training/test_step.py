@@ -130,7 +130,7 @@ def run_three_steps(model: TumorChain, batch: Batch, shapes: dict, rules: Sequen
     return set(trained)
 
 
-def test_what_the_rules_freeze_stays_bit_for_bit(tiny: TumorChainConfig, batch: Batch) -> None:
+def test_frozen_parameters_stay_bit_for_bit(tiny: TumorChainConfig, batch: Batch) -> None:
     rules = (("organs/bias", False), ("organs/.*|words/light", True), (".*", False))
     trained = run_three_steps(Bigrams(tiny), batch, SHAPES, rules)
     assert trained == {"organs/kernel", "words/light"}

@@ -107,7 +107,7 @@ def make_program(
     return Program(step, state, batch, optimizer, schedule, rules, accumulation)
 
 
-def replicated(params: AbstractArrays, mesh: Mesh) -> dict[str, NamedSharding]:
+def replicated(params: Mapping[str, Any], mesh: Mesh) -> dict[str, NamedSharding]:
     """Shardings of a model that every device holds whole, by path."""
     return dict.fromkeys(params, NamedSharding(mesh, PartitionSpec()))
 

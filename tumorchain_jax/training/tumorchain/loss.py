@@ -22,7 +22,7 @@ from tumorchain_jax.training.state import Metrics, Params
 
 
 class Batch(NamedTuple):
-    """What a step reads; see `data/pipeline.py`."""
+    """The input of a step; see `data/pipeline.py`."""
 
     volume: Num[Array, "B D H W"]
     tokens: Int[Array, "B T"]
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
-"""Hidden states, the token that each speaks of, and whether it counts."""
+"""Hidden states, the next token of each, and whether it counts in the loss."""
 TokenSums = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]
 
 
@@ -62,8 +62,8 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
     The classifier's term is printed in the paper without a logarithm; it is a cross-entropy.
 
     Args:
-        parts: the logits of so many parts of each row are made one after the other, and made again
-            in the backward pass: a large vocabulary's would take more room than all the rest.
+        parts: into how many the logits of each row are cut, computed one after the other, and again
+            in the backward pass: those of a large vocabulary would need most of the memory.
 
     Raises:
         InputError: they do not divide the row.
