@@ -1,4 +1,4 @@
-"""A trace of some steps, for TensorBoard's profiler or Perfetto."""
+"""Trace some steps, for TensorBoard's profiler or Perfetto."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ class Profile:
         steps: `FIRST:LAST`, counted from 1; empty for none.
 
     Raises:
-        InputError: `steps` is no such range.
+        InputError: `steps` is not such a range.
     """
 
     def __init__(self, workdir: Path, steps: str):
@@ -27,19 +27,19 @@ class Profile:
         self._tracing = False
 
     def before(self, step: int) -> None:
-        """Start if it is time."""
+        """Start the trace before its first step."""
         if step == self._first:
             jax.profiler.start_trace(str(self._folder))
             self._tracing = True
 
     def after(self, step: int, result: Any) -> None:
-        """End if it is time, when `result` has been computed."""
+        """End the trace after its last step, when `result` has been computed."""
         if step == self._last:
             jax.block_until_ready(result)
             self.close()
 
     def close(self) -> None:
-        """End, if it has not."""
+        """End the trace if it runs."""
         if self._tracing:
             jax.profiler.stop_trace()
             self._tracing = False

@@ -77,13 +77,13 @@ def layout_of(config: ConfigDict) -> Layout:
     """The shapes of an example, from a training configuration."""
     model: TumorChainConfig = config.model
     return Layout(
-        model.roi,
-        config.data.length,
-        config.history,
-        config.initial_roi,
-        config.cot,
-        config.iir,
-        model.template,
+        roi=model.roi,
+        length=config.data.length,
+        history=config.history,
+        initial_roi=config.initial_roi,
+        cot=config.cot,
+        iir=config.iir,
+        template=model.template,
     )
 
 

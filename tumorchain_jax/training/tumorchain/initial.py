@@ -1,6 +1,6 @@
-"""Where training starts: a checkpoint, imported parts, lessons of the encoder, random weights.
+"""Initial parameters: a checkpoint, imported parts, or random weights.
 
-Every array is made or read where it will lie; nothing is made that is read after all.
+Every array is made or read on its own devices; no random array is made that is then replaced.
 """
 
 import re
@@ -46,7 +46,7 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
 
 
 def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
-    """New parameters, of those in `places` alone; the same ones on every mesh."""
+    """Random parameters for `places`; the same on every mesh."""
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
         params = init_params(model, key)
@@ -89,7 +89,7 @@ def _exported_params(
 
 
 def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
-    """An array that every process has -> its shards on each one's devices."""
+    """Place an array that every process has: each device gets its shard."""
     array = array.astype(where.dtype, copy=False)
     sharding: Any = where.sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
