@@ -26,7 +26,7 @@ from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 from tumorchain_jax.weights.model_folder import ModelFolder
 
 CONFIG = PreprocessConfig((8, 16, 16))
@@ -103,7 +103,7 @@ def test_predicted_masks_change_what_is_seen_and_not_what_is_asked(analyzer: Ana
         labels[40:60, 30:50, 80:120] = 1
         return Volume(labels, scan.affine)
 
-    part = Part("box", (0, 5), predict, lambda: "")
+    part = OrganModel("box", (0, 5), predict, lambda: "")
     analyzer.segmenter = TotalSegmenter("a box for a liver", (part,))
     ((true, records),) = Phantoms(analyzer, 2, 1)
     ((boxed, same),) = Phantoms(analyzer, 2, 1, predicted=True)

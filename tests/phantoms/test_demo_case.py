@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.inference.analyzer import TOY
+from tumorchain_jax.inference.record import TOY
 from tumorchain_jax.phantoms import demo_case
 
 

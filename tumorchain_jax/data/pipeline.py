@@ -20,6 +20,7 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.data.training_rows import training_rows
+from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
@@ -41,6 +42,7 @@ class Layout:
         history: what a round sees of the rounds before it.
         initial_roi: whether the question's turn holds the ROI of the organs it names.
         cot, iir: false for the ablations of `data/ablation.py`.
+        template: of the language model's family.
     """
 
     roi_grid: tuple[int, int, int]
@@ -52,6 +54,7 @@ class Layout:
     initial_roi: bool = False
     cot: bool = True
     iir: bool = True
+    template: ChatTemplate = CHATML
 
 
 class ExampleSource:
@@ -66,7 +69,7 @@ class ExampleSource:
 
     def __init__(self, folder: Path, layout: Layout):
         self.layout = layout
-        self.chat = Chat(Tokenizer.load(folder))
+        self.chat = Chat(Tokenizer.load(folder, layout.template.special_tokens), layout.template)
         self.prefix = self.chat.prefix(layout.global_tokens)
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         patients = read_split(folder)["train"]

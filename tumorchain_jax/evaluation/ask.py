@@ -110,6 +110,6 @@ def _answers(
     for question in {question for _, question in cases}:
         analyzer.check_question(question)
     answers = [""] * len(questions)
-    for number, report in zip(order, analyzer.batch(cases, rounds=rounds), strict=True):
-        answers[number] = report.answer
+    for number, answer in zip(order, analyzer.run(cases, rounds=rounds), strict=True):
+        answers[number] = answer.text
     return answers

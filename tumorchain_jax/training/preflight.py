@@ -161,7 +161,8 @@ def _dataset(config: ConfigDict, workdir: Path) -> str:
     if config.data.phantoms and not (folder / "tokenizer.json").is_file():
         return f"{config.data.phantoms} phantoms, to be made in {folder}"
     manifest = read_manifest(folder)
-    check_vocabulary(folder, Tokenizer.load(folder), config.model)
+    tokenizer = Tokenizer.load(folder, config.model.template.special_tokens)
+    check_vocabulary(folder, tokenizer, config.model)
     read_split(folder)
     shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
     if not shards:

@@ -63,7 +63,7 @@ def train(config: ConfigDict, workdir: Path) -> None:
     barrier("data")
     _check_preprocess(data, preprocess)
     check_split(data)
-    tokenizer = Tokenizer.load(data)
+    tokenizer = Tokenizer.load(data, model_config.template.special_tokens)
     check_vocabulary(data, tokenizer, model_config)
     source = ExampleSource(data, layout_of(config))
     _check_size(data, len(source), config.batch_size)
@@ -130,6 +130,7 @@ def layout_of(config: ConfigDict) -> Layout:
         config.initial_roi,
         config.cot,
         config.iir,
+        model.template,
     )
 
 
