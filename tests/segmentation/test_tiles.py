@@ -44,6 +44,8 @@ def pointwise(scale: Params, tiles: np.ndarray) -> jax.Array:
 def logits_of(
     image: np.ndarray, folds: tuple[float, ...] = (2.0,), **options: object
 ) -> np.ndarray:
+
+pytestmark = pytest.mark.program
     given = {"step": 0.5, "tiles_at_once": 1, "half_precision_sum": False} | options
     return np.concatenate([*sliding_window(image, pointwise, folds, TILE, 3, **given)], axis=1)
 

@@ -23,7 +23,8 @@ def add_command(command: Command) -> None:
         type=Path,
         nargs="+",
         metavar="CT",
-        help="NIfTI file, folder of a DICOM series, or folder of scans, as for analyze",
+        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans, as for "
+        "analyze",
     )
     add(
         "-o",
