@@ -33,6 +33,7 @@ from tumorchain_jax.weights.matching import module_shapes
 
 pytestmark = pytest.mark.program
 
+
 torch = pytest.importorskip("torch")
 
 Write = Callable[[dict, dict], Path]

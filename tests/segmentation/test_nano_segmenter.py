@@ -11,6 +11,7 @@ from tumorchain_jax.segmentation.plans import read_plan
 
 pytestmark = pytest.mark.system
 
+
 FRESH = 3_000_001, 3_000_004
 LEAST = {
     "liver": 0.8,
