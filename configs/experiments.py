@@ -1,12 +1,12 @@
 """The paper's experiments on nano, each with the same small budget, into one table.
 
-    tumorchain experiments --config configs/experiments.py --workdir runs/experiments
+    tumorchain experiments --config experiments --workdir runs/experiments
 
-It may be stopped at any time, and goes on when started again; `--only full without-iir` makes some,
-`--list` tells what there is and what is done. All runs share the training patients, the pretrained
+Rerun the same command to resume; `--only full without-iir` makes some runs, `--list` shows which
+there are and which are done. All runs share the training patients, the pretrained
 encoder and the test patients (from other seeds). What differs from `full`:
 
-    without-iir       no look back at organs, neither in training nor in evaluation (Table 1)
+    without-iir       organs are not looked at again, in training and in evaluation (Table 1)
     without-cot       no chain of thought in what is learned (Table 1)
     without-both      neither (Table 1)
     alpha-A           the weight of the organ classifier's loss; `full` has 1 (Table 8)
@@ -17,34 +17,33 @@ encoder and the test patients (from other seeds). What differs from `full`:
                       see below
 
 Nano has no language model that was pretrained on text, so LoRA has nothing of that kind to adapt.
-Here both start from the checkpoint of `full` with seed 0 and go on, with the same number of steps,
+Here both start from the checkpoint of `full` with seed 0 and train, with the same number of steps,
 on new patients (`config.adaptation`). `lora` freezes the decoder and trains adapters of rank 8 on
 its attention projections; `full-finetuning` trains the whole decoder. Projector and classifier are
-trained in both, as in all runs; the encoder, which the paper trains with them (section 3.3), rests
-in all runs, as in `configs/nano.py`. How this compares to adapting a pretrained Qwen2.5 it cannot
-tell.
+trained in both, as in all runs; the encoder, which the paper trains with them (section 3.3), is
+frozen in all runs, as in `nano`. This does not show how adapting a pretrained Qwen2.5 compares.
 """
 
-import runpy
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.config import read_config
+
 
 def get_config() -> ConfigDict:
-    """`configs/nano.py` with fewer steps, and what only experiments have."""
-    config = runpy.run_path(str(Path(__file__).with_name("nano.py")))["get_config"]()
-    config.unlock()
-    config.steps = 300
-    config.seeds = 3  # of full and of without-...; the others have one
-    config.test = ConfigDict({"phantoms": 200, "first_seed": 3_000_000})
-    config.adaptation = ConfigDict(
-        {
-            "phantoms": 500,
-            "first_seed": 4_000_000,
-            "optimizer": "adamw",
-            "learning_rate": 8e-4,
-        }
-    )
-    config.lock()
+    """`nano` with fewer steps, and the fields of experiments alone."""
+    config = read_config(Path(__file__).with_name("nano.py"), [])
+    with config.unlocked():
+        config.steps = 300
+        config.seeds = 3  # of full and of without-...; the others have one
+        config.test = ConfigDict({"phantoms": 200, "first_seed": 3_000_000})
+        config.adaptation = ConfigDict(
+            {
+                "phantoms": 500,
+                "first_seed": 4_000_000,
+                "optimizer": "adamw",
+                "learning_rate": 8e-4,
+            }
+        )
     return config

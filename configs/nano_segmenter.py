@@ -1,6 +1,6 @@
-"""The nano segmenter, trained on digital patients on two CPU cores.
+"""The nano segmenter, trained on phantoms on two CPU cores.
 
-    tumorchain train --config configs/nano_segmenter.py --workdir runs/nano_segmenter
+    tumorchain train --config nano_segmenter --workdir runs/nano_segmenter
 
 Everything it learns from is synthetic (see `tumorchain_jax/phantoms/patient.py`).
 """
@@ -9,8 +9,9 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
+from tumorchain_jax.training.config import loop_config
 
-# All that digital patients have: organs, sacrum, vertebrae L5 to T9, heart, great vessels, hips,
+# All that phantoms have: organs, sacrum, vertebrae L5 to T9, heart, great vessels, hips,
 # muscles, and the 5th to 12th ribs.
 IDS = (
     *(*range(1, 8), 11, 14, 15, *range(18, 22), 25, *range(27, 36), 51, 52, 63, 77, 78),
@@ -20,7 +21,7 @@ IDS = (
 
 def get_config() -> ConfigDict:
     """An nnU-Net plan in coarse voxels, small enough for a laptop."""
-    config = ConfigDict()
+    config = loop_config()
     config.segmenter = ConfigDict(
         {
             "name": "Dataset901_DigitalPatients",
@@ -34,17 +35,13 @@ def get_config() -> ConfigDict:
                 decoder_convs=(2, 2, 1),
             ),
             "spacing": (7.0, 7.0, 7.0),
-            "patch_size": (56, 40, 56),  # most of a digital patient
+            "patch_size": (56, 40, 56),  # most of a phantom
             "labels": tuple(TOTALSEGMENTATOR[id_] for id_ in IDS),
         }
     )
     config.seed = 0
 
-    config.data = ConfigDict()
-    config.data.folder = ""  # empty: WORKDIR/data
-    config.data.phantoms = 400  # made on the first run
-    config.data.first_seed = 1_000_000
-    # How far to go either way at most: radians, shares, and deviations of a normalised scan.
+    config.data = ConfigDict({"folder": "", "phantoms": 400, "first_seed": 1_000_000})
     config.augmentation = ConfigDict(
         {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
     )
@@ -57,10 +54,8 @@ def get_config() -> ConfigDict:
     config.weight_decay = 0.0
     config.clip_norm = 12.0  # nnU-Net's
 
-    config.mesh = ConfigDict({"data": -1, "fsdp": 1, "tensor": 1, "sequence": 1})
-    config.log_every = 10
-    # As in configs/nano.py.
-    config.checkpoint = ConfigDict({"every": 50, "minutes": 3.0, "keep": 2, "best": "loss"})
-    config.watch = ConfigDict({"profile": "", "wandb": "", "hang_timeout_s": 600.0})
+    config.mesh.data, config.mesh.fsdp = -1, 1
+    config.checkpoint.every = 50
+    config.checkpoint.minutes = 3.0
     config.lock()
     return config

@@ -1,8 +1,8 @@
 """nnU-Net's full network on a CT, as it is widely planned: 128 voxels cubed, six stages.
 
-    tumorchain compile --config configs/nnunet.py --program segment --target v5e-1 --batch 1
+    tumorchain compile --config nnunet --program segment --target v5e-1 --batch 1
 
-What a real model has is in its own plans.json, and is read from there. The classes are those of
+A real model's sizes are read from its own plans.json. The classes are those of
 the first part of TotalSegmentator's `total`.
 """
 
@@ -14,7 +14,7 @@ THREE = (3, 3, 3)
 
 
 def get_config() -> ConfigDict:
-    """Sizes alone: what a compiler must know of a segmenter."""
+    """The sizes that a segmenter is compiled for."""
     config = ConfigDict()
     config.segmenter = ConfigDict(
         {

@@ -28,19 +28,14 @@ from tumorchain_jax.data.training_rows import training_rows
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.attention import Packing, one_sequence
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Interleaved
 
-# A 2 x 2 x 2 token grid: one global token in the bank, then the cells.
-LAYOUT = Layout(
-    roi_grid=(2, 2, 2),
-    roi_offset=1,
-    roi_slots=4,
-    global_tokens=1,
-    length=800,
-    history="all",
-)
+# A 2 x 2 x 2 token grid: one global token, then the cells.
+ROI = RoiSpec(grid=(2, 2, 2), offset=1, slots=4, global_tokens=1)
+LAYOUT = Layout(ROI, length=800, history="all")
 SHAPES = {
     "volume": (np.uint8, (8, 16, 16)),
     "tokens": (np.int32, (800,)),
@@ -76,7 +71,7 @@ def stored_scan(source: ExampleSource, number: int) -> ModelScan:
 
 
 def cells_of(source: ExampleSource, scan: int) -> OrganCells:
-    return organ_cells(stored_scan(source, scan).labels, (2, 2, 2), 4)
+    return organ_cells(stored_scan(source, scan).labels, ROI)
 
 
 def records_of(source: ExampleSource) -> list[Record]:
@@ -86,7 +81,7 @@ def records_of(source: ExampleSource) -> list[Record]:
 def rows_alone(source: ExampleSource, record: Record) -> list[Interleaved]:
     """A record's questions, each as a row of its own."""
     layout = source.layout
-    rois = cells_of(source, record.scan).visual_index(1)
+    rois = cells_of(source, record.scan).rois()
     return training_rows(source.chat, record, 1, rois, layout.history, layout.initial_roi)
 
 
@@ -143,9 +138,8 @@ def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, his
         example = source[index]
         targets = np.flatnonzero(example["loss_mask"])
         assert (example["segment_ids"][targets] > 0).all()
-        np.testing.assert_array_equal(
-            example["segment_ids"][targets], example["segment_ids"][targets - 1]
-        )
+        segment_ids = example["segment_ids"]
+        np.testing.assert_array_equal(segment_ids[targets], segment_ids[targets - 1])
         pads = example["segment_ids"] == PAD_SEGMENT
         assert (example["tokens"][pads] == source.chat.tokenizer.pad).all()
         assert (example["visual_index"][pads] == TEXT).all()
@@ -243,7 +237,7 @@ def test_roi_rows_point_past_the_global_tokens(source: ExampleSource) -> None:
     example = source[0]
     np.testing.assert_array_equal(example["roi_valid"], table.valid)
     np.testing.assert_array_equal(example["roi_index"][table.valid], table.cells[table.valid] + 1)
-    rows = table.visual_index(1)
+    rows = table.rois()
     assert set(rows) == set(np.unique(stored_scan(source, 0).labels)) - {0}
     assert min(map(min, rows.values())) >= 1
     assert max(map(max, rows.values())) <= 8
@@ -291,7 +285,7 @@ def test_a_record_longer_than_a_row_is_refused(folder: Path, source: ExampleSour
 
 def test_looking_at_an_organ_without_a_voxel_is_refused(folder: Path) -> None:
     source = ExampleSource(folder, LAYOUT)
-    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).visual_index(1)))
+    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).rois()))
     record = source.groups[0][0]
     last = replace(record.rounds[-1], look_at=(hidden,))
     source.groups[0][0] = replace(record, rounds=(record.rounds[0], last))

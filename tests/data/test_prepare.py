@@ -31,7 +31,8 @@ from tumorchain_jax.phantoms.patient import Patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
-from tumorchain_jax.training.tumorchain.train import layout_of, train
+from tumorchain_jax.training.tumorchain.dataset import layout_of
+from tumorchain_jax.training.tumorchain.train import train
 
 GRID = PreprocessConfig((8, 16, 16))
 Command = Callable[[Path, Path], list[str]]

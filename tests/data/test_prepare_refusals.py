@@ -210,7 +210,7 @@ def test_other_data_set_is_not_changed(
         (("--workers", "0"), "--workers: found 0"),
         (("--records", "nowhere"), "nowhere: path: found No such file"),
         (("--tokenizer", "nowhere"), "tokenizer.json: found none"),
-        (("--config.model.decoder.vocab_size=9",), "--config"),
+        (("--config.model.decoder.vocab_size=9",), "vocabulary: found 512 ids"),
     ],
 )
 def test_bad_usage_is_refused(

@@ -157,8 +157,8 @@ def test_model_of_other_families_says_a_word_about_every_organ() -> None:
     args = (volume, tokens, tokens, one_sequence(2, 5), rois, rois > 0)
     (logits, organs), _ = jax.eval_shape(model.init_with_output, jax.random.key(0), *args)
     assert (logits.shape, organs.shape) == ((2, 5, 64), (2, 3, 2))
-    assert config.global_tokens == 1
-    assert config.roi_grid == (2, 2, 2)
+    assert config.roi.global_tokens == 1
+    assert config.roi.grid == (2, 2, 2)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def batch_of(step: int) -> dict[str, np.ndarray]:
     return {
         "volume": rng.integers(0, 256, (BATCH, *MODEL.encoder.image), np.uint8),
         "tokens": rng.integers(0, 96, (BATCH, LENGTH), np.int32),
-        "visual_index": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
+        "visual_index": rng.integers(-20, MODEL.roi.visual_tokens, (BATCH, LENGTH), np.int32),
         "loss_mask": (segment_ids > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
         "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
         "segment_ids": segment_ids,

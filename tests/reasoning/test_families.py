@@ -65,17 +65,17 @@ def test_loop_writes_what_the_scanned_decoder_says(params: dict, chat: Chat) -> 
     rng = np.random.default_rng(1)
     volume = jnp.float32(rng.random((1, *MODEL.encoder.image)))
     rows = np.zeros((1, len(ORGANS), MODEL.roi_slots), np.int32)
-    rows[0, LIVER, :2] = MODEL.roi_offset + np.arange(2)
+    rows[0, LIVER, :2] = MODEL.roi.offset + np.arange(2)
     unrolled = params | {"decoder": unroll(params["decoder"])}
     model = TumorChain(MODEL, unrolled=True)
     visual_tokens, abnormal = encode(
         model, unrolled, volume, jnp.asarray(rows), jnp.asarray(rows > 0)
     )
-    assert visual_tokens.shape == (1, MODEL.global_tokens + 4, 24)
+    assert visual_tokens.shape == (1, MODEL.roi.global_tokens + 4, 24)
     assert np.ptp(visual_tokens[0], axis=0).max() > 0.1, "cells differ"
     assert bool(jnp.isfinite(abnormal).all())
 
-    prompt = chat.question("Is the liver ill?", (), MODEL.global_tokens)
+    prompt = chat.question("Is the liver ill?", (), MODEL.roi.global_tokens)
     matcher, roi_prompt = build_matcher(chat.tokenizer.token_bytes), build_roi_prompt(chat)
     result = reason(
         model, LOOP, unrolled, matcher, roi_prompt, request_of(visual_tokens, prompt, rows)

@@ -19,7 +19,7 @@ def roi_prompt(chat: Chat) -> RoiPrompt:
 
 
 def read_from(turn: Turn, row: int) -> tuple[list[int], list[int]]:
-    """Tokens and bank rows of the valid positions; a visual position's token says nothing."""
+    """Tokens and visual indices of the valid positions; a visual position's token says nothing."""
     tokens, visual_index, valid = (np.asarray(leaf[row]) for leaf in turn)
     tokens, visual_index = tokens[valid], visual_index[valid]
     return np.where(visual_index == TEXT, tokens, 0).tolist(), visual_index.tolist()

@@ -24,12 +24,12 @@ NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 HASTY = """
 import sys
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.parallel import preflight
+from tumorchain_jax.training import preflight
 preflight.SHARED_WITHIN = 1
 sys.exit(main(sys.argv[1:]))
 """
 OF_HOSTS = ["processes", "versions", "configuration", "workdir", "dataset", "init", "devices"]
-NAMES = [*OF_HOSTS, "mesh", "batch", "weights", "disk", "collective"]
+NAMES = [*OF_HOSTS, "settings", "mesh", "batch", "weights", "memory", "disk", "collective"]
 
 
 def look(workdir: Path, *overrides: str) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """The programs of a configuration, lowered for the devices of a mesh without any array.
 
-Shape letters: B scans or tiles of one, M bank rows, O organs, L ROI slots, P prompt positions.
+Shape letters: B scans or tiles of one, M visual tokens, O organs, L ROI slots, P prompt positions.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import flax.linen as nn
@@ -66,7 +65,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
         (matcher, prompt),
     )
-    loop = LoopConfig(model.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
+    loop = LoopConfig(model.roi.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
     request = _request(model, loop, rows_of(mesh), batch_size)
     with on_mesh(mesh):
         return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
@@ -96,14 +95,13 @@ def _request(
     def array(shape: Sequence[int], dtype: Any) -> Any:
         return jax.ShapeDtypeStruct((batch_size, *shape), dtype, sharding=rows)
 
-    cells = prod(model.encoder.cells) if model.roi_source == "encoder" else 0
-    prompt, organs = (loop.prompt_length,), len(ORGANS)
+    prompt, rois = (loop.prompt_length,), (len(ORGANS), model.roi.slots)
     return Request(
-        visual_tokens=array((model.global_tokens + cells, model.decoder.hidden_size), model.dtype),
-        roi_index=array((organs, model.roi_slots), jnp.int32),
-        roi_valid=array((organs, model.roi_slots), jnp.bool_),
+        visual_tokens=array((model.roi.visual_tokens, model.decoder.hidden_size), model.dtype),
+        roi_index=array(rois, jnp.int32),
+        roi_valid=array(rois, jnp.bool_),
         prompt=Turn(array(prompt, jnp.int32), array(prompt, jnp.int32), array(prompt, jnp.bool_)),
-        visited=array((organs,), jnp.bool_),
+        visited=array((len(ORGANS),), jnp.bool_),
         rounds=array((), jnp.int32),
         token_budget=array((), jnp.int32),
         keys=array((), jax.random.key(0).dtype),

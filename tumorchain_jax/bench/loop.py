@@ -6,7 +6,6 @@ ROI tokens between them.
 """
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import jax
@@ -85,15 +84,16 @@ def bench_loop(
 def _scene(config: TumorChainConfig, rounds: int, tokens: int) -> Scene:
     rng = np.random.default_rng(0)
     chat = Chat(Tokenizer.train([QUESTION], config.decoder.vocab_size))
-    rows = config.global_tokens + prod(config.encoder.cells)
-    visual_tokens = rng.normal(0, 0.02, (1, rows, config.decoder.hidden_size)).astype(np.float32)
-    cells = rng.integers(config.global_tokens, rows, (1, len(ORGANS), config.roi_slots))
+    roi = config.roi
+    shape = (1, roi.visual_tokens, config.decoder.hidden_size)
+    visual_tokens = rng.normal(0, 0.02, shape).astype(np.float32)
+    cells = rng.integers(roi.offset, roi.visual_tokens, (1, len(ORGANS), roi.slots))
     words = f" {', '.join(display_name(label) for label in range(1, rounds + 1))} "
-    return Scene(chat, config.global_tokens, visual_tokens, cells, words, rounds, tokens)
+    return Scene(chat, roi.global_tokens, visual_tokens, cells, words, rounds, tokens)
 
 
 def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
-    prompt = scene.chat.question(QUESTION, (), config.global_tokens)
+    prompt = scene.chat.question(QUESTION, (), scene.global_tokens)
     loop = LoopConfig(len(prompt), scene.rounds, scene.tokens, organs_per_round=1)
     valid = np.ones(scene.roi_index.shape, bool)
     valid[:, 0] = False  # the background

@@ -5,7 +5,6 @@ The encoder is put together from MONAI's blocks, as M3D does; the decoder is tra
 
 import time
 from collections.abc import Mapping
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,15 +78,15 @@ class TorchTrainer:
             return torch.from_numpy(np.array(values))
 
         def visual_index(rows: np.ndarray) -> Any:
-            """Rows of each scan's bank -> rows of the banks one after the other."""
+            """Indices of each scan's visual tokens -> indices of all scans' in a row."""
             scans = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
-            return tensor(np.maximum(rows, 0) + scans * bank_size).long()
+            return tensor(np.maximum(rows, 0) + scans * per_scan).long()
 
         mask, known = Packing(batch.positions, batch.segment_ids).mask(), known_organs(batch)
         host: dict[str, np.ndarray] = {
             name: np.asarray(array) for name, array in batch._asdict().items()
         }
-        bank_size = self.config.global_tokens + prod(self.config.encoder.cells)
+        per_scan = self.config.roi.visual_tokens
         self.volume, self.mask = tensor(host["volume"]), tensor(mask)
         self.tokens = tensor(host["tokens"]).long()
         self.positions = tensor(host["positions"]).long()

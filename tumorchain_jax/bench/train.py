@@ -114,9 +114,7 @@ def _train(trainer: OwnProcess, steps: int, what: str) -> list[Any]:
 
 def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
     """Rows of training, as the input pipeline packs them."""
-    layout = Layout(
-        model.roi_grid, model.roi_offset, model.roi_slots, model.global_tokens, length, "all"
-    )
+    layout = Layout(model.roi, length, "all")
     with TemporaryDirectory() as folder:
         data = Path(folder)
         preprocess = PreprocessConfig(model.encoder.image)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ def add_command(command: Command) -> None:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    if find_spec("tumorchain_jax.bench") is None:
+        found, hint = "an installed package without benchmarks", "run it from a checkout"
+        raise InputError("tumorchain bench", "tumorchain_jax/bench", found, "a checkout", hint)
     from tumorchain_jax.bench.convert import bench_convert
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.decode import bench_decode
@@ -55,7 +59,7 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what in others:
         values = others[options.what]()
     elif options.config is None:
-        raise InputError("command line", "--config", "none", "a configs/*.py file", "name one")
+        raise InputError("command line", "--config", "none", "a configuration", "try --config nano")
     else:
         values = bench_step(read_config(options.config, options.overrides))
     print(json.dumps(values) if options.json else table(values))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tumorchain_jax.cli.options import (
+    CONFIG_HELP,
     Command,
     check_numbers,
     takes_overrides,
@@ -20,7 +21,7 @@ def add_command(command: Command) -> None:
         "Compile for TPUs or GPUs that are not there: memory, traffic and FLOPs",
     )
     add = compile_.add_argument
-    add("--config", type=Path, required=True, metavar="FILE", help="a configs/*.py file")
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
     add(
         "--target",
         nargs="+",

@@ -14,7 +14,13 @@ def add_command(command: Command) -> None:
     """Add the `experiments` subcommand."""
     experiments = command("experiments", _experiments, "Train and compare the paper's ablations")
     add = experiments.add_argument
-    add("--config", type=Path, required=True, metavar="FILE", help="configs/experiments.py")
+    add(
+        "--config",
+        type=Path,
+        required=True,
+        metavar="CONFIG",
+        help="experiments, or a file like it",
+    )
     add("--workdir", type=Path, required=True, metavar="DIR", help="results in it are reused")
     add("--only", nargs="+", default=[], metavar="NAME", help="these experiments; default: all")
     add("--list", action="store_true", help="list experiments and their state; run nothing")

@@ -9,6 +9,7 @@ from pathlib import Path
 from tumorchain_jax.core.errors import InputError
 
 SEEDS = (0, 2**32 - 1)
+CONFIG_HELP = "a configuration file, or the name of a shipped one: nano, tumorchain_3b, ..."
 
 Run = Callable[[argparse.Namespace], int]
 """Does a subcommand's work, and returns its exit code."""

@@ -5,14 +5,20 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from tumorchain_jax.cli.options import Command, check_processes, takes_overrides, takes_processes
+from tumorchain_jax.cli.options import (
+    CONFIG_HELP,
+    Command,
+    check_processes,
+    takes_overrides,
+    takes_processes,
+)
 
 
 def add_command(command: Command) -> None:
     """Add the `preflight` subcommand."""
     preflight = command("preflight", _preflight, "Check that every host is ready for a training")
     add = preflight.add_argument
-    add("--config", type=Path, required=True, metavar="FILE", help="a configs/*.py file")
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
     add("--workdir", type=Path, required=True, metavar="DIR", help="of the training")
     add("--json", action="store_true", help="print checks and hosts as JSON")
     takes_processes(preflight)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from tumorchain_jax.cli.options import (
+    CONFIG_HELP,
     Command,
     check_processes,
     takes_overrides,
@@ -14,7 +15,7 @@ from tumorchain_jax.cli.options import (
 def add_command(command: Command) -> None:
     """Add the `train` subcommand."""
     train = command("train", _train, "Train from a configuration")
-    train.add_argument("--config", type=Path, required=True, help="a configs/*.py file")
+    train.add_argument("--config", type=Path, required=True, help=CONFIG_HELP)
     train.add_argument("--workdir", type=Path, required=True)
     add = train.add_argument
     add("--profile", metavar="FIRST:LAST", help="steps to trace, into WORKDIR/profile")

@@ -22,6 +22,7 @@ from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.data.training_rows import training_rows
 from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
 
@@ -37,7 +38,7 @@ class Layout:
     """The fixed shapes of an example, and how records become rows.
 
     Attributes:
-        roi_grid, roi_offset, roi_slots, global_tokens: as in `TumorChainConfig`.
+        roi: the model's (`TumorChainConfig.roi`).
         length: T, positions of a row.
         history: what a round sees of the rounds before it.
         initial_roi: whether the question's turn holds the ROI of the organs it names.
@@ -45,10 +46,7 @@ class Layout:
         template: of the language model's family.
     """
 
-    roi_grid: tuple[int, int, int]
-    roi_offset: int
-    roi_slots: int
-    global_tokens: int
+    roi: RoiSpec
     length: int
     history: History
     initial_roi: bool = False
@@ -70,7 +68,7 @@ class ExampleSource:
     def __init__(self, folder: Path, layout: Layout):
         self.layout = layout
         self.chat = Chat(Tokenizer.load(folder, layout.template.special_tokens), layout.template)
-        self.prefix = self.chat.prefix(layout.global_tokens)
+        self.prefix = self.chat.prefix(layout.roi.global_tokens)
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         patients = read_split(folder)["train"]
         records = [record for record in read_records(folder) if record.patient in patients]
@@ -98,8 +96,8 @@ class ExampleSource:
     def __getitem__(self, index: int) -> Example:
         layout, group = self.layout, self.groups[index]
         scan = ModelScan.from_bytes(self.scans[group[0].scan])
-        table = organ_cells(scan.labels, layout.roi_grid, layout.roi_slots)
-        roi_index = table.visual_index(layout.roi_offset)
+        table = organ_cells(scan.labels, layout.roi)
+        roi_index = table.rois()
         for record in group:
             _check_looks(record, roi_index)
         questions = [row for record in group for row in self._questions(record, roi_index)]
@@ -107,7 +105,7 @@ class ExampleSource:
         return {
             "volume": scan.image,
             **_pack(self.prefix, questions, layout.length, self.chat.tokenizer.pad),
-            "roi_index": table.cells + np.int32(layout.roi_offset),
+            "roi_index": table.visual_index,
             "roi_valid": table.valid,
             "abnormal": scan.abnormal,
         }
@@ -121,9 +119,9 @@ class ExampleSource:
     def _questions(
         self, record: Record, roi_index: Mapping[int, Sequence[int] | np.ndarray]
     ) -> list[Interleaved]:
-        layout = self.layout
+        layout, global_tokens = self.layout, self.layout.roi.global_tokens
         return training_rows(
-            self.chat, record, layout.global_tokens, roi_index, layout.history, layout.initial_roi
+            self.chat, record, global_tokens, roi_index, layout.history, layout.initial_roi
         )
 
     def _packed_length(self, questions: Sequence[Interleaved]) -> int:
@@ -146,7 +144,7 @@ class ExampleSource:
 
     def _room(self, record: Record) -> int:
         """Count the positions of a record behind the prefix, every ROI at its largest."""
-        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi_slots))
+        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi.slots))
         return self._packed_length(self._questions(record, largest)) - len(self.prefix)
 
 

@@ -197,7 +197,7 @@ def stored_case(scan: ModelScan, patient: str, checkpoint: ModelFolder) -> Prepa
     return PreparedCase(
         patient,
         PreparedScan(image, GridTransform(grid, to_world), (), {}),
-        organ_cells(scan.labels, config.roi_grid, config.roi_slots),
+        organ_cells(scan.labels, config.roi),
         (),
         {},
     )

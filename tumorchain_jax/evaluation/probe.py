@@ -34,7 +34,8 @@ from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.patients import check_preprocessing
 from tumorchain_jax.evaluation.score import Item, make_item, score
 from tumorchain_jax.models.layers.apply import run
-from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.models.tumorchain.model import TumorChain
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
 from tumorchain_jax.weights.model_folder import ModelFolder
 
@@ -124,20 +125,20 @@ def _features(
         filled = np.resize(images, (BATCH_SIZE, *images.shape[1:]))
         banks = np.asarray(encode(params, filled), np.float32)
         for number, scan, visual_tokens in zip(numbers, scans, banks, strict=False):
-            features[number] = lesion_features(visual_tokens, scan, organs[number], config)
+            features[number] = lesion_features(visual_tokens, scan, organs[number], config.roi)
     return features
 
 
 def lesion_features(
-    visual_tokens: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, config: TumorChainConfig
+    visual_tokens: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, roi: RoiSpec
 ) -> Float[np.ndarray, " F"]:
     """Mean and maximum of the tokens of the lesions' cells and of the organ's; which organ it is.
 
     The lesions' mean is weighted by their voxels. What the model's grid does not show is zero.
     """
-    cells = visual_tokens[config.roi_offset :]
-    lesions = coverage((scan.lesions > 0).astype(np.uint8), config.roi_grid)[1]
-    table = organ_cells(scan.labels, config.roi_grid, config.roi_slots)
+    cells = roi.cell_tokens(visual_tokens)
+    lesions = coverage((scan.lesions > 0).astype(np.uint8), roi.grid)[1]
+    table = organ_cells(scan.labels, roi)
     own = np.bincount(table.cells[organ], table.valid[organ], len(cells))
     one_hot = np.equal(DIGESTIVE, organ)
     return np.concatenate([_pooled(cells, lesions), _pooled(cells, own), one_hot])

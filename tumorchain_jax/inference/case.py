@@ -112,7 +112,7 @@ def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:
 
 
 def _cells(masks: OrganMasks, config: TumorChainConfig) -> OrganCells:
-    return organ_cells(masks.merged, config.roi_grid, config.roi_slots)
+    return organ_cells(masks.merged, config.roi)
 
 
 def _volume(scan: Scan) -> Volume:

@@ -29,7 +29,7 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         trace=answer.trace,
         image=case.scan.image,
         transform=case.scan.transform,
-        cells=checkpoint.model.roi_grid,
+        cells=checkpoint.model.roi.grid,
         preprocessing=case.scan.parameters,
         versions=versions(),
         model=checkpoint.name,

@@ -115,7 +115,7 @@ class Runner:
         # A token has at least one byte: a very long text need not be tokenized to be refused.
         n_tokens = len(question)
         if n_tokens <= 50 * MAX_QUESTION_TOKENS:
-            global_tokens = self.checkpoint.model.global_tokens
+            global_tokens = self.checkpoint.model.roi.global_tokens
             n_tokens = len(self._chat.question(question, (), global_tokens).tokens) - global_tokens
             if n_tokens <= MAX_QUESTION_TOKENS:
                 return
@@ -126,7 +126,7 @@ class Runner:
     def encode(self, case: PreparedCase) -> EncodedScan:
         """Compute a scan's visual tokens and the probability that each organ is abnormal."""
         started = time.monotonic()
-        roi_index = jnp.asarray(case.cells.cells + np.int32(self.checkpoint.model.roi_offset))[None]
+        roi_index = jnp.asarray(case.cells.visual_index)[None]
         roi_valid = jnp.asarray(case.cells.valid)[None]
         volume = jnp.asarray(case.scan.image)[None]
         visual_tokens, abnormal = encode(self._model, self._params, volume, roi_index, roi_valid)
@@ -192,7 +192,7 @@ class Runner:
 
     def _prompts(self, asked: Sequence[Asked]) -> tuple[Turn, Bool[np.ndarray, "B O"]]:
         """The questions' turns, padded on the left to one length, and the organs in them."""
-        config = self.checkpoint.model
+        global_tokens = self.checkpoint.model.roi.global_tokens
         shape = (len(asked), self._loop.prompt_length)
         tokens = np.zeros(shape, np.int32)
         visual_index = np.full(shape, TEXT, np.int32)
@@ -201,8 +201,8 @@ class Runner:
         for row, (case, question) in enumerate(asked):
             rois = []
             if self.checkpoint.initial_roi:
-                rois = initial_rois(question, case.cells.visual_index(config.roi_offset))
-            prompt = self._chat.question(question, (), config.global_tokens, rois)
+                rois = initial_rois(question, case.cells.rois())
+            prompt = self._chat.question(question, (), global_tokens, rois)
             visited[row, [label for label, _ in rois]] = True
             tokens[row, -len(prompt) :] = prompt.tokens
             visual_index[row, -len(prompt) :] = prompt.visual_index
@@ -211,9 +211,9 @@ class Runner:
 
     def _prompt_length(self) -> int:
         """The positions that the longest allowed question takes."""
-        config = self.checkpoint.model
-        length = config.global_tokens + MAX_QUESTION_TOKENS
+        roi = self.checkpoint.model.roi
+        length = roi.global_tokens + MAX_QUESTION_TOKENS
         if self.checkpoint.initial_roi:
             sentence = self._roi_prompt.sentences.shape[1]
-            length += INITIAL_ORGANS * (sentence + 2 + config.roi_slots)
+            length += INITIAL_ORGANS * (sentence + 2 + roi.slots)
         return length

@@ -25,9 +25,8 @@ def training_flops(
         trained: paths of the parameters that are trained.
     """
     encoder, total = vision_encoder(config.encoder), 0
-    cells = prod(config.encoder.cells) if config.roi_source == "encoder" else 0
     vectors = {  # of a row that go through each part
-        "projector": config.global_tokens + cells,
+        "projector": config.roi.visual_tokens,
         "decoder": length,
         "organ_classifier": organs,
     }

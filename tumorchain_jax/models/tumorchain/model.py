@@ -1,18 +1,17 @@
 """The assembly: encoder, projector, organ classifier and decoder as one module.
 
-All visual tokens of a scan live in one table, the *bank*: first the G global tokens (Eq. 1), then,
-for `roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt
-and a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there
-is to Gamma of Eq. 2.
+All visual tokens of a scan are one table: first the G global tokens (Eq. 1), then, for
+`roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt and a
+slot of an organ's ROI both hold an index of that table (`visual_index`, `roi_index`), so Gamma of
+Eq. 2 is to gather rows. `roi_spec.py` says what lies where.
 
 Shape letters: B scans, T positions of a row, G global tokens, N cells,
-M bank rows, O organs (57, row 0 is the background), L ROI slots, K embedding.
+M visual tokens, O organs (57, row 0 is the background), L ROI slots, K embedding.
 """
 
 import dataclasses
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -43,6 +42,7 @@ from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.layers.remat import Remat
 from tumorchain_jax.models.tumorchain.organ_classifier import OrganClassifier
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig, pool_cells
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 
@@ -83,21 +83,12 @@ class TumorChainConfig:
         return language_model(self.decoder).CHAT
 
     @property
-    def global_tokens(self) -> int:
-        """G: rows of the bank that every prompt starts with."""
-        return prod(n // self.global_pool for n in self.encoder.cells)
-
-    @property
-    def roi_grid(self) -> tuple[int, int, int]:
-        """The grid whose cells are an organ's ROI tokens."""
-        pool = 1 if self.roi_source == "encoder" else self.global_pool
-        d, h, w = (n // pool for n in self.encoder.cells)
-        return d, h, w
-
-    @property
-    def roi_offset(self) -> int:
-        """Bank row of the ROI grid's first cell."""
-        return self.global_tokens if self.roi_source == "encoder" else 0
+    def roi(self) -> RoiSpec:
+        """The layout of the visual tokens that `TumorChain.encode` makes."""
+        d, h, w = (n // self.global_pool for n in self.encoder.cells)
+        if self.roi_source == "global":
+            return RoiSpec((d, h, w), 0, self.roi_slots, d * h * w)
+        return RoiSpec(self.encoder.cells, d * h * w, self.roi_slots, d * h * w)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -180,7 +171,7 @@ class TumorChain(nn.Module):
         )
 
     def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:
-        """A scan -> its bank of visual tokens."""
+        """Encode a scan into its visual tokens."""
         config = self.config
         cells = self.encoder(volume)
         pooled = pool_cells(cells, config.encoder.cells, config.global_pool)
@@ -238,7 +229,7 @@ class TumorChain(nn.Module):
 def gather_rows(
     visual_tokens: Float[Array, "B M K"], rows: Int[Array, "B ..."]
 ) -> Float[Array, "B ... K"]:
-    """Gamma of Eq. 2: rows of each scan's bank."""
+    """Gather visual tokens of each scan by their indices (Gamma of Eq. 2)."""
     return jax.vmap(lambda table, index: table[index])(visual_tokens, rows)
 
 
