@@ -1,4 +1,4 @@
-"""The peer of `bench train`: the same model, loss and optimizer in PyTorch.
+"""Reference of `bench train`: the same model, loss and optimizer in PyTorch.
 
 The encoder is put together from MONAI's blocks, as M3D does; the decoder is transformers' Qwen2.
 """
@@ -20,11 +20,11 @@ from tumorchain_jax.models.weight_map import Table, from_ours
 from tumorchain_jax.training.tumorchain.loss import Batch, known_organs
 
 IGNORED = -100
-"""The label of what has none: `cross_entropy` leaves it out."""
+"""Label that `cross_entropy` ignores."""
 
 
 class Hyperparameters(NamedTuple):
-    """Of both optimizers, and of Eq. 8."""
+    """Hyperparameters of both optimizers, and alpha of Eq. 8."""
 
     learning_rate: float = 1e-4
     weight_decay: float = 0.01
@@ -98,7 +98,7 @@ class TorchTrainer:
         self.abnormal = tensor(np.where(known, host["abnormal"], IGNORED)).long().flatten()
 
     def step(self) -> tuple[float, StepTimes]:
-        """One update: the loss before it, and where the time went."""
+        """Make one update; the loss before it, and the seconds of its parts."""
         import torch
 
         ticks = [time.perf_counter()]
