@@ -44,7 +44,7 @@ sys.exit(code)
 def bench_convert(
     config: Qwen2Config = QWEN2_5_3B, tower_blocks: int = TOWER_BLOCKS, folder: Path | None = None
 ) -> dict[str, float]:
-    """Measure seconds and peak memory of each verb of `tumorchain convert`, in a process of its own.
+    """Measure seconds and peak memory of each verb of `tumorchain convert`, in its own process.
 
     Args:
         config: of a random bfloat16 checkpoint.
