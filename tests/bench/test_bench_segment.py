@@ -18,6 +18,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.system
 def test_both_segment_alike() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("nnunetv2")
