@@ -1,5 +1,7 @@
-"""An object in a process of its own: both sides of a comparison are kept apart in threads and memory,
-and each has its own peak."""
+"""An object in a process of its own.
+
+So the sides of a comparison share neither threads nor memory, and each has its own peak.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
