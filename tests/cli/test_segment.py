@@ -97,7 +97,7 @@ def test_one_label_map(ct: Path, tmp_path: Path, segment: Segment) -> None:
 
 def test_a_file_an_organ(ct: Path, tmp_path: Path, segment: Segment) -> None:
     out = tmp_path / "organs"
-    assert segment("-i", ct, "-o", out, "-s", "-q") == (0, "", "")
+    assert segment("-i", ct, "-o", out, "-s", "--quiet") == (0, "", "")
     assert sorted(path.name for path in out.iterdir()) == [
         "heart.nii.gz",
         "liver.nii.gz",

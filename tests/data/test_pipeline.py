@@ -179,6 +179,7 @@ def logits_of(model: partial, example: Example, packing: Packing) -> np.ndarray:
     return np.asarray(model(volume, tokens, visual_index, packing, *rois)[0][0])
 
 
+@pytest.mark.program
 @KINDS
 @HISTORIES
 def test_a_question_s_logits_are_those_of_a_row_of_its_own(

@@ -24,6 +24,8 @@ from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
+pytestmark = pytest.mark.program
+
 
 @pytest.fixture(scope="module")
 def patient() -> Patient:

@@ -85,7 +85,7 @@ def test_name_that_is_the_folder_of_another_is_refused(tmp_path: Path) -> None:
 def test_output_inside_the_inputs_is_refused(tmp_path: Path, inside: str) -> None:
     make(tmp_path, "scans/a/CT.nii.gz", "masks/a/CT.nii.gz", "dicom/1.dcm")
     inputs = [tmp_path / "scans"] if inside != "dicom/out" else [tmp_path / "dicom"]
-    with pytest.raises(InputError, match="-o: found a place inside .*, which is read"):
+    with pytest.raises(InputError, match=r"-o: found a place inside .*, which is read"):
         list_cases(inputs, [tmp_path / "masks"], tmp_path / inside)
 
 

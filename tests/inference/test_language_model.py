@@ -15,8 +15,9 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.text import printable
 from tumorchain_jax.inference import language_model
-from tumorchain_jax.inference.language_model import LanguageModel, printable
+from tumorchain_jax.inference.language_model import LanguageModel
 from tumorchain_jax.models.language.qwen2.convert import TABLE, transformers_config
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.weight_map import from_ours

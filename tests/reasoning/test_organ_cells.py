@@ -157,7 +157,8 @@ def test_cells_lie_on_the_organs_of_a_real_scan(scan: tuple[Volume, GridTransfor
     voxels = np.argwhere(labels.voxels > 0)
     organ_of = labels.voxels[tuple(voxels.T)]
     world = voxels @ labels.affine[:3, :3].T + labels.affine[:3, 3]
-    position = np.floor(transform.grid_index(world) + 0.5).astype(int)
+    to_index = np.linalg.inv(transform.to_world)
+    position = np.floor(world @ to_index[:3, :3].T + to_index[:3, 3] + 0.5).astype(int)
     assert ((position >= 0) & (position < transform.grid)).all()  # no organ is cropped away
     seen_as = on_grid[tuple(position.T)]
     cell = np.ravel_multi_index((position // PATCH).T, GRID)

@@ -169,3 +169,15 @@ def test_the_example_comes_back_on_its_own_grid(shared_data: Path) -> None:
     one = OrganModel("all", tuple(range(118)), predict, lambda: "truth")
     found = TotalSegmenter("truth", (one,), 1.5)(ct)
     assert (found.voxels == labels).mean() > 0.999
+
+
+def test_cached_labels_with_ids_of_no_organ_are_made_again(tmp_path: Path) -> None:
+    ct, seen = scan((20, 18, 16)), []
+    cache = SegmentationCache(tmp_path)
+    cached = TotalSegmenter("stand-in", segmenter(seen, [291]).models, 1.5, cache=cache)
+    first = cached(ct)
+    (file,) = tmp_path.iterdir()
+    for bad in (200, 100):  # of no organ; of another model's
+        cache.put(file.stem, np.where(first.voxels > 0, bad, 0).astype(np.uint8))
+        np.testing.assert_array_equal(cached(ct).voxels, first.voxels)
+    assert len(seen) == 3

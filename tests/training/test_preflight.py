@@ -29,7 +29,7 @@ preflight.SHARED_WITHIN = 1
 sys.exit(main(sys.argv[1:]))
 """
 OF_HOSTS = ["processes", "versions", "configuration", "workdir", "dataset", "init", "devices"]
-NAMES = [*OF_HOSTS, "mesh", "batch", "weights", "disk", "collective"]
+NAMES = [*OF_HOSTS, "settings", "mesh", "batch", "weights", "memory", "disk", "collective"]
 
 
 def look(workdir: Path, *overrides: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     )
     everywhere = NamedSharding(mesh, PartitionSpec())
     # The template's words are as many with one tokenizer as with another, more or less.
-    chat = Chat(Tokenizer.load(NANO_CHECKPOINT))
+    chat = Chat(Tokenizer.load(NANO_CHECKPOINT), model.template)
     matcher = build_matcher([b"x" * LONGEST_TOKEN] * model.decoder.vocab_size)
     prompt = build_roi_prompt(chat)
     tables: tuple[Any, RoiPrompt] = jax.tree.map(

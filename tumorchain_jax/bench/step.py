@@ -18,10 +18,10 @@ from tumorchain_jax.parallel.partition import on_mesh, rows_of
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.state import TrainState
+from tumorchain_jax.training.tumorchain.dataset import layout_of
 from tumorchain_jax.training.tumorchain.initial import random_params
 from tumorchain_jax.training.tumorchain.loss import Batch, loss_sums
 from tumorchain_jax.training.tumorchain.program import build_program
-from tumorchain_jax.training.tumorchain.train import layout_of
 
 FIRST_SEED = 7_000_000
 

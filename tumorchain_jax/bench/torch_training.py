@@ -17,6 +17,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d import convert as vit3d
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.models.weight_map import Table, from_ours
+from tumorchain_jax.training.pretraining.model import patch_encoder
 from tumorchain_jax.training.tumorchain.loss import Batch, known_organs
 
 IGNORED = -100
@@ -57,7 +58,7 @@ class TorchTrainer:
         ours = unflatten(params)
         self.config, self.hyper = config, hyper
         self.decoder = transformers_model(config.decoder, ours["decoder"]).train()
-        self.encoder = m3d_encoder(config.encoder)
+        self.encoder = m3d_encoder(patch_encoder(config))
         self.projector, self.classifier = _heads(config)
         _fill(self.encoder, vit3d.TABLE, ours["encoder"])
         _fill(self.projector, vit3d.PROJECTOR_TABLE, ours["projector"])
@@ -189,7 +190,7 @@ def _heads(config: TumorChainConfig) -> tuple[Any, Any]:
     """Projector and organ classifier, under the names of their tables."""
     from torch import nn
 
-    width, features = config.encoder.hidden_size, config.decoder.hidden_size
+    width, features = config.encoder.features, config.decoder.hidden_size
     layers = nn.Linear(width, features), nn.ReLU(), nn.Linear(features, features)
     projector = nn.ModuleDict({"projector": nn.Sequential(*layers)})
     return projector, nn.ModuleDict({"fc": nn.Linear(features, 2)})

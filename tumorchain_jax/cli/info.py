@@ -11,8 +11,8 @@ from tumorchain_jax.cli.options import (
 
 def add_command(command: Command) -> None:
     """Add the `info` subcommand."""
-    info = command("info", _info, "Versions, devices, tasks and organs")
-    info.add_argument("--json", action="store_true")
+    info = command("info", _info, "Print versions, devices, tasks and organs")
+    info.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def _info(options: argparse.Namespace) -> int:

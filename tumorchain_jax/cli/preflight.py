@@ -16,11 +16,11 @@ from tumorchain_jax.cli.options import (
 
 def add_command(command: Command) -> None:
     """Add the `preflight` subcommand."""
-    preflight = command("preflight", _preflight, "Is every host ready for a training?")
+    preflight = command("preflight", _preflight, "Check that every host is ready for a training")
     add = preflight.add_argument
-    add("--config", type=Path, required=True, help=CONFIG_HELP)
-    add("--workdir", type=Path, required=True)
-    add("--json", action="store_true", help="checks and hosts as JSON")
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add("--workdir", type=Path, required=True, metavar="DIR", help="of the training")
+    add("--json", action="store_true", help="print checks and hosts as JSON")
     takes_processes(preflight)
     takes_overrides(preflight)
 

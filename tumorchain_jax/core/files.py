@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedWriter
 from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
@@ -11,10 +12,24 @@ from tumorchain_jax.core.errors import InputError
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file: whole, or not at all. Makes its folder."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BufferedWriter]:
+    """Open a hidden file, which becomes `path` at the end, and vanishes on any error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # some file systems notice only now that they are full
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def staging_path(output: Path) -> Path:

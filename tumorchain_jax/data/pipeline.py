@@ -1,4 +1,4 @@
-"""From a data set on disk to batches of fixed shape, by grain.
+"""A data set on disk -> batches of fixed shape, by grain.
 
 Shape letters: B scans, T positions of a row, O organs, L ROI slots, D H W.
 """
@@ -20,6 +20,7 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.data.training_rows import training_rows
+from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
@@ -29,12 +30,12 @@ Example = dict[str, np.ndarray]
 PAD_SEGMENT = -1
 """Segment id of the positions behind the last question."""
 READERS = min(16, os.cpu_count() or 1)
-"""Threads that read; each has a batch in hand."""
+"""Threads that read, one batch each at a time."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The fixed shapes of an example, and where the visual tokens lie in the bank.
+    """The fixed shapes of an example, and how records become rows.
 
     Attributes:
         roi: the model's (`TumorChainConfig.roi`).
@@ -42,6 +43,7 @@ class Layout:
         history: what a round sees of the rounds before it.
         initial_roi: whether the question's turn holds the ROI of the organs it names.
         cot, iir: false for the ablations of `data/ablation.py`.
+        template: of the language model's family.
     """
 
     roi: RoiSpec
@@ -50,13 +52,14 @@ class Layout:
     initial_roi: bool = False
     cot: bool = True
     iir: bool = True
+    template: ChatTemplate = CHATML
 
 
 class ExampleSource:
-    """Examples by number: a scan and a row of its questions. Random access, for grain.
+    """Random access to examples, for grain: a scan and a row of its questions.
 
     The patients are those of `split.json`'s `train`. A row holds as many of a scan's records, in
-    order, as are sure to fit; the others make further examples of that scan.
+    order, as are sure to fit; the rest make further examples of that scan.
 
     Raises:
         InputError: no record is for training, or one is too long for a row.
@@ -64,7 +67,7 @@ class ExampleSource:
 
     def __init__(self, folder: Path, layout: Layout):
         self.layout = layout
-        self.chat = Chat(Tokenizer.load(folder))
+        self.chat = Chat(Tokenizer.load(folder, layout.template.special_tokens), layout.template)
         self.prefix = self.chat.prefix(layout.roi.global_tokens)
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         patients = read_split(folder)["train"]
@@ -78,7 +81,7 @@ class ExampleSource:
         self.groups = self._groups(records)
 
     def packing(self) -> str:
-        """What it saves to have several records of a scan in one row, in one line."""
+        """Say in one line what packing several records of a scan into one row saves."""
         records, rows, prefix = len(self.rooms), len(self.groups), len(self.prefix)
         packed, alone = (sum(self.rooms) + prefix * prefixes for prefixes in (rows, records))
         return (
@@ -108,7 +111,7 @@ class ExampleSource:
         }
 
     def name(self, index: int) -> str:
-        """Which scan and how many of its records an example is."""
+        """Describe an example: its scan, and how many of its records it holds."""
         group = self.groups[index]
         records = f"{len(group)} record{'s' * (len(group) > 1)}"
         return f"row {index}: {records} of scan {group[0].scan}, {group[0].patient}"
@@ -126,7 +129,7 @@ class ExampleSource:
         return shared + sum(len(row) - shared for row in questions)
 
     def _groups(self, records: Sequence[Record]) -> list[list[Record]]:
-        """The records of each row. To read no scan for it, every ROI counts at its largest."""
+        """Assign records to rows; every ROI counts at its largest, so no scan needs to be read."""
         length = self.layout.length
         groups: dict[int, list[list[Record]]] = {}
         left: dict[int, int] = {}
@@ -140,7 +143,7 @@ class ExampleSource:
         return [group for of_scan in groups.values() for group in of_scan]
 
     def _room(self, record: Record) -> int:
-        """Positions that a record takes behind the prefix, when every ROI is at its largest."""
+        """Count the positions of a record behind the prefix, every ROI at its largest."""
         largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi.slots))
         return self._packed_length(self._questions(record, largest)) - len(self.prefix)
 
@@ -174,7 +177,7 @@ def _check_looks(record: Record, visible: Collection[int]) -> None:
 
 
 def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pad: int) -> Example:
-    """Questions behind the prefix that all of them begin with; see `models/attention.Packing`."""
+    """Pack questions behind their common prefix; see `models/layers/attention.Packing`."""
     row = {
         "tokens": np.full(length, pad, np.int32),
         "visual_index": np.full(length, TEXT, np.int32),
@@ -202,13 +205,13 @@ def batches(
     first_step: int,
     rows: Sequence[int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Endless shuffled batches from step `first_step` on, as if one had come there step by step.
+    """Iterate over shuffled batches without end, from step `first_step` on.
 
-    The order is one global sequence of examples, so where to go on is one number, whatever the
-    number of processes.
+    The order is one global sequence of examples, so the step alone says where to resume, whatever
+    the number of processes.
 
     Args:
-        rows: of each batch, that this process reads; all by default.
+        rows: rows of each batch that this process reads; all by default.
     """
     dataset = _in_order(grain.MapDataset.source(source), seed)
     rows = range(batch_size) if rows is None else rows
@@ -221,19 +224,19 @@ def batches(
 
 
 def batch_names(source: ExampleSource, batch_size: int, seed: int, step: int) -> list[str]:
-    """What the batch that step `step` (from 1) reads holds, in its order, for people."""
+    """Describe the examples of the batch of step `step` (from 1), in its order."""
     numbers = _in_order(grain.MapDataset.range(len(source)), seed)
     start = (step - 1) * batch_size
     return [source.name(int(numbers[start + row])) for row in range(batch_size)]
 
 
 def _in_order(dataset: grain.MapDataset, seed: int) -> grain.MapDataset:
-    """Endless, each epoch in another order. The order depends on the length and the seed alone."""
+    """Shuffle each epoch in an order that depends on the length and the seed alone."""
     return dataset.seed(seed).shuffle().repeat()
 
 
 class _Picked:
-    """Some rows of every batch of a sequence of examples, for grain."""
+    """Random access to some rows of every batch, for grain."""
 
     def __init__(self, dataset: grain.MapDataset, batch_size: int, rows: Sequence[int]):
         self.dataset, self.batch_size, self.rows = dataset, batch_size, rows

@@ -88,7 +88,7 @@ class Runner:
         sampling: Sampling = GREEDY,
     ):
         self.checkpoint, self.batch_size = checkpoint, batch_size
-        self._chat = Chat(checkpoint.tokenizer)
+        self._chat = Chat(checkpoint.tokenizer, checkpoint.model.template)
         self._model = TumorChain(checkpoint.model, unrolled=True)
         params = unflatten(checkpoint.params)
         params["decoder"] = unroll(params["decoder"])

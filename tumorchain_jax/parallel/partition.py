@@ -51,7 +51,7 @@ RULES: Rules = (
 )
 ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp"}
 ACTIVATIONS |= {"scored_batch", "scored_vocab"}
-OPTIONAL = {"layers", "lora_rank", "channels"}
+OPTIONAL = {"layers", "lora_rank", "channels", "qkv", "patch"}
 """What only some models have."""
 
 

@@ -1,4 +1,4 @@
-"""The interleaved prompt: Qwen's chat template with visual tokens between the words.
+"""The interleaved prompt: a family's chat template with visual tokens between the words.
 
 A prompt is a row of positions; each holds a token id and, where it is visual, the index of one of
 the scan's visual tokens (see `models/tumorchain/model.py`). The pieces are tokenized one by one, so
@@ -16,13 +16,13 @@ from typing import Literal
 import numpy as np
 
 from tumorchain_jax.anatomy.organs import display_name, labels_named
+from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 
 LETTERS = "ABCDEFGHIJ"
 """Of a question's options."""
 MAX_QUESTION_TOKENS = 192
 """The most that a question takes with its template, without visual tokens."""
-SYSTEM = "You are a helpful assistant."
 TEXT = -1
 INITIAL_ORGANS = 2
 History = Literal["all", "latest"]
@@ -69,14 +69,12 @@ class Chat:
         open_assistant: what ends the user's turn and opens the assistant's.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate = CHATML):
         self.tokenizer = tokenizer
-        encode, start, end = tokenizer.encode, tokenizer.im_start, tokenizer.im_end
-        newline = encode("\n")
-        self._system = [start, *encode(f"system\n{SYSTEM}"), end, *newline]
-        self._user = [start, *encode("user\n")]
-        self.open_user = [*newline, *self._user]
-        self.open_assistant = [end, *newline, start, *encode("assistant\n")]
+        encode = tokenizer.encode_template
+        self._system, self._user = encode(template.system), encode(template.open_user)
+        self.open_user = [*encode(template.after_answer), *self._user]
+        self.open_assistant = encode(template.close_user + template.open_assistant)
 
     def attention_sentence(self, label: int) -> list[int]:
         """Tokenize the ROI prompt of an organ (Eq. 5); device twin: `roi.build_roi_prompt`."""

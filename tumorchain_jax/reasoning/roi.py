@@ -24,7 +24,7 @@ from tumorchain_jax.reasoning.prompt import TEXT, Chat
 
 
 class Turn(NamedTuple):
-    """Positions to read: a token or a visual index each (`TEXT` for a token); which are valid."""
+    """Positions to read: a token or a visual index each (`TEXT` for a token)."""
 
     tokens: Int[Array, "B K"]
     visual_index: Int[Array, "B K"]

@@ -1,7 +1,7 @@
-"""What a CT and its label map must be before anything is computed from them.
+"""Checks of a CT and its label map before anything is computed from them.
 
-Each check raises `InputError`; the file readers call the geometry checks on headers, before any
-voxel is read.
+Each check raises `InputError`; the file readers check the geometry of headers before any voxel is
+read.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ GRID_TOLERANCE = 0.1
 
 
 def check_shape(subject: object, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """The three sizes of a volume; trailing axes of one voxel are dropped."""
+    """Return the three sizes of a volume; trailing axes of one voxel are dropped."""
     found = " x ".join(str(size) for size in shape)
     sizes = list(shape)
     while len(sizes) > 3 and sizes[-1] == 1:
@@ -54,7 +54,7 @@ def check_shape(subject: object, shape: tuple[int, ...]) -> tuple[int, int, int]
 
 
 def check_dtype(subject: object, dtype: np.dtype) -> None:
-    """Voxels must be integers or floats: neither colours nor complex numbers."""
+    """Refuse voxels other than integers and floats, such as colours and complex numbers."""
     if dtype.kind not in "iuf":
         found = "colours" if dtype.names else str(dtype)
         hint = "convert the scan to int16 or float32"
@@ -62,7 +62,7 @@ def check_dtype(subject: object, dtype: np.dtype) -> None:
 
 
 def check_affine(subject: object, affine: np.ndarray) -> None:
-    """Voxel axes must be finite, at right angles and of a plausible spacing."""
+    """Refuse voxel axes that are not finite, at right angles and of a plausible spacing."""
     hint = "export the scan again with its geometry"
     if affine.shape != (4, 4):
         raise InputError(subject, "affine", f"shape {affine.shape}", "4 x 4 numbers", hint)
@@ -82,7 +82,7 @@ def check_affine(subject: object, affine: np.ndarray) -> None:
 
 
 def check_spacing(subject: object, field: str, spacing: np.ndarray) -> None:
-    """Millimetres between voxel centres must be what a CT can have."""
+    """Refuse millimetres between voxel centres that a CT cannot have."""
     # Written so that NaN fails too.
     if not ((spacing >= MIN_SPACING_MM) & (spacing <= MAX_SPACING_MM)).all():
         found = "spacing " + " x ".join(f"{size:g}" for size in spacing) + " mm"
@@ -140,9 +140,9 @@ def check_mask(labels: Volume, ct: Volume) -> tuple[str, ...]:
 
 
 def check_fit(labels: Volume, ct: Volume) -> None:
-    """Refuse a label map whose solid organs or bones lie in fat or air: it is another scan's.
+    """Refuse a label map whose solid organs or bones lie in fat or air: that of another scan.
 
-    A hollow organ, a lung or a muscle may hold anything, so they are not asked.
+    Hollow organs, lungs and muscles may hold anything, so they are not checked.
     """
     for what, ids, (low, high) in (
         ("solid organs", SOLID, SOLID_HU),

@@ -1,4 +1,4 @@
-"""The front door of a CT: a path, a nibabel image or an array -> a checked `Volume`."""
+"""Path, nibabel image or array -> checked `Volume`: the entry point for CTs and label maps."""
 
 from pathlib import Path
 
@@ -53,7 +53,11 @@ def align_labels(labels: Volume, ct: Volume) -> Volume:
 
 
 def from_nibabel(image: SpatialImage) -> Volume:
-    """A nibabel image -> Volume. Follow with `check_ct` for a CT, `align_labels` for labels."""
+    """Convert a nibabel image; follow with `check_ct` for a CT, `align_labels` for labels.
+
+    Raises:
+        InputError: it has no orientation, or its voxels cannot be read.
+    """
     source = image.get_filename() or "nibabel image"
     header = image.header
     placed = image.affine is not None
@@ -73,7 +77,7 @@ def from_nibabel(image: SpatialImage) -> Volume:
 
 
 def from_array(voxels: np.ndarray, affine: np.ndarray, source: str = "array") -> Volume:
-    """Voxels `[I, J, K]` and their affine (index -> mm RAS+) -> Volume.
+    """Convert voxels `[I, J, K]` and their affine (index -> mm RAS+).
 
     Integers keep their type, floats become float32. Follow with `check_ct` for a CT,
     `align_labels` for labels.

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tumorchain_jax.core.downloads import cache_folder
+from tumorchain_jax.core.files import atomic_file
 from tumorchain_jax.scan.volume import Volume
 
 LIMIT = 2 * 1024**3
@@ -60,16 +61,10 @@ class SegmentationCache:
 
     def put(self, key: str, labels: np.ndarray) -> None:
         """Cache uint8 labels; the file appears whole."""
-        path = self._path(key)
-        part = path.with_name(f".{key}.{os.getpid()}.npz")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(part, labels=labels)
-            os.replace(part, path)
+        with contextlib.suppress(OSError):
+            with atomic_file(self._path(key)) as file:
+                np.savez_compressed(file, labels=labels)
             self._make_room()
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.npz"

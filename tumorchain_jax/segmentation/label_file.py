@@ -1,7 +1,6 @@
 """Write label maps as NIfTI files with the organs' names in the header."""
 
 import gzip
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -10,6 +9,7 @@ import nibabel as nib
 import numpy as np
 from nibabel.nifti1 import Nifti1Extension
 
+from tumorchain_jax.core.files import atomic_file
 from tumorchain_jax.scan.nifti import read_description
 from tumorchain_jax.scan.volume import Volume
 
@@ -38,19 +38,12 @@ def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter
     image.header.set_xyzt_units("mm")
     image.header["descrip"] = f"{MADE_BY}{segmenter}".encode()[:DESCRIPTION]
     image.header.extensions.append(Nifti1Extension(EXTENSION, _label_table(names).encode()))
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            if path.name.endswith(".gz"):
-                with gzip.GzipFile("", "wb", 1, file, mtime=0) as packed:
-                    image.to_stream(packed)
-            else:
-                image.to_stream(file)
-            file.flush()
-            os.fsync(file.fileno())  # some file systems notice only now that they are full
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        if path.name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 1, file, mtime=0) as packed:
+                image.to_stream(packed)
+        else:
+            image.to_stream(file)
 
 
 def made_by(path: Path) -> str | None:

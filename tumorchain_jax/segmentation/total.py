@@ -87,8 +87,8 @@ class TotalSegmenter:
             return self.run(ct, self.models)
         labels = self.run(ct, self.models_for(organs))
         wanted = [name in organs for name in TOTALSEGMENTATOR]
-        kept = np.where(wanted, np.arange(len(wanted)), 0).astype(np.uint8)
-        return Volume(kept[labels.voxels], labels.affine, labels.source)
+        lookup = np.where(wanted, np.arange(len(wanted)), 0).astype(np.uint8)
+        return Volume(lookup[labels.voxels], labels.affine, labels.source)
 
     @property
     def organs(self) -> frozenset[str]:
@@ -182,8 +182,8 @@ def predict_in_thirds(predict: Callable[[Volume], Volume], scan: Volume) -> np.n
     low = predict(_slab(scan, 0, third + MARGIN)).voxels
     middle = predict(_slab(scan, third + 1 - MARGIN, 2 * third + MARGIN)).voxels
     high = predict(_slab(scan, 2 * third + 1 - MARGIN, scan.shape[2])).voxels
-    kept = low[..., :-MARGIN], middle[..., MARGIN - 1 : -MARGIN], high[..., MARGIN - 1 :]
-    return np.concatenate(kept, axis=2)
+    thirds = low[..., :-MARGIN], middle[..., MARGIN - 1 : -MARGIN], high[..., MARGIN - 1 :]
+    return np.concatenate(thirds, axis=2)
 
 
 def _slab(scan: Volume, start: int, stop: int) -> Volume:

@@ -11,6 +11,9 @@ from optax.contrib import MuonDimensionNumbers
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules, first_match, flatten
 
+STATISTICS = re.compile(r".*/running_(mean|var)")
+"""Parameters that are statistics of a pretraining, in any family: they are never trained."""
+
 
 def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedule:
     """Linear warm-up over `warmup_ratio` of the steps, then cosine to zero."""
@@ -70,13 +73,17 @@ def _matrices(params: Mapping[str, Any]) -> dict[str, MuonDimensionNumbers | Non
 def split_trainable(
     params: dict[str, Any], trainable: Rules[bool]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(trained, frozen) as flat dicts by path.
+    """(trained, frozen) as flat dicts by path; running statistics are always frozen.
 
     Raises:
         InputError: no rule speaks of some parameter, or nothing is left to train.
     """
     flat = flatten(params)
-    trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
+    trained = {
+        path: leaf
+        for path, leaf in flat.items()
+        if first_match(trainable, path) and not STATISTICS.fullmatch(path)
+    }
     if not trained:
         raise InputError(
             "config",

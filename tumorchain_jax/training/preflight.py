@@ -27,13 +27,13 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import read_manifest, shard_paths
-from tumorchain_jax.data.splits import read_split
-from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.processes import TIMEOUT, join
 from tumorchain_jax.parallel.rendezvous import AllGather, ProcessInfo, connect
+from tumorchain_jax.training.settings import check_settings
+from tumorchain_jax.training.tumorchain.dataset import open_dataset
+from tumorchain_jax.training.tumorchain.memory import check_memory, step_bytes
 from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
-from tumorchain_jax.weights.model_folder import check_vocabulary
 
 Facts = dict[str, Any]
 """What a process found on its host; under most names `_seen`'s value and problem."""
@@ -160,9 +160,8 @@ def _dataset(config: ConfigDict, workdir: Path) -> str:
     folder = Path(config.data.folder or workdir / "data")
     if config.data.phantoms and not (folder / "tokenizer.json").is_file():
         return f"{config.data.phantoms} phantoms, to be made in {folder}"
+    open_dataset(config, folder)
     manifest = read_manifest(folder)
-    check_vocabulary(folder, Tokenizer.load(folder), config.model)
-    read_split(folder)
     shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
     if not shards:
         raise InputError(folder, "scans", "none", "a data set's shards", "complete the folder")
@@ -264,9 +263,11 @@ def _several(where: Sequence[str]) -> str:
 def _fit(config: ConfigDict, workdir: Path, free_gib: float) -> list[Check]:
     """Does the configuration fit the devices and the disk? Up to the first that says no."""
     looks: dict[str, Callable[[], str]] = {
+        "settings": partial(_settings, config),
         "mesh": partial(_mesh, config),
         "batch": partial(_batch, config),
         "weights": partial(_weights, config),
+        "memory": partial(_memory, config),
         "disk": partial(_disk, config, workdir, free_gib),
         "collective": _collective,
     }
@@ -277,6 +278,11 @@ def _fit(config: ConfigDict, workdir: Path, free_gib: float) -> list[Check]:
         if seen["problem"]:
             break
     return checks
+
+
+def _settings(config: ConfigDict) -> str:
+    check_settings(config)
+    return f"{config.steps} steps of {config.batch_size} rows of {config.data.length} positions"
 
 
 def _mesh(config: ConfigDict) -> str:
@@ -291,6 +297,13 @@ def _batch(config: ConfigDict) -> str:
 
 def _weights(config: ConfigDict) -> str:
     return f"{_state_gib(config):.2f} GiB with what the optimizer keeps, over all devices"
+
+
+def _memory(config: ConfigDict) -> str:
+    mesh = make_mesh(dict(config.mesh))
+    program = build_program(config, mesh)
+    check_memory(config, program, mesh)
+    return f"a step needs at least {step_bytes(config, program, mesh) / GIB:.2f} GiB of each device"
 
 
 def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:

@@ -12,7 +12,7 @@ from tumorchain_jax.core.config import read_config
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
-from tumorchain_jax.phantoms.body import PARTS
+from tumorchain_jax.phantoms.body import TRUNK
 from tumorchain_jax.segmentation.model_folder import load_segmentation_model
 from tumorchain_jax.segmentation.plans import Intensity, read_plan
 from tumorchain_jax.training.segmentation.patches import write_labelled_phantoms
@@ -115,5 +115,5 @@ def test_the_command_chooses_it_by_the_configuration(
 def test_the_shipped_configuration_names_all_that_digital_patients_have() -> None:
     segmenter = read_config(CONFIG, []).segmenter
     assert len(set(segmenter.labels)) == len(segmenter.labels)
-    assert {TOTALSEGMENTATOR[part.label] for part in PARTS} <= set(segmenter.labels)
+    assert {TOTALSEGMENTATOR[part.label] for part in TRUNK} <= set(segmenter.labels)
     assert np.all(np.mod(segmenter.patch_size, segmenter.network.multiple) == 0)

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from tumorchain_jax.anatomy.organs import ORGANS
-from tumorchain_jax.data.dataset import PARTS
+from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
+from tumorchain_jax.data.dataset import SUBSTRUCTURES
 from tumorchain_jax.phantoms.dataset import OTHER_TRAITS
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
 from tumorchain_jax.training.pretraining.source import BATCH_SHARES
 from tumorchain_jax.training.state import Metrics
 
@@ -26,7 +26,7 @@ TRAITS = {
     "border": len(BORDERS),
     "other": len(OTHER_TRAITS),
 }
-VALUES = {"organ": len(ORGANS), "part": len(PARTS) + 1, "found": len(DIGESTIVE) + 3}
+VALUES = {"organ": len(ORGANS), "part": len(SUBSTRUCTURES) + 1, "found": len(DIGESTIVE) + 3}
 VALUES |= {"centre": 1, "place": 3} | TRAITS
 """Tag -> how many logits it has."""
 LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5, "place": 1.0}

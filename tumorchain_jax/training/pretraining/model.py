@@ -18,16 +18,30 @@ import jax
 from flax.core import FrozenDict
 from jaxtyping import Array, Float, Int
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.linear import Linear
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.tumorchain.projector import Projector
-from tumorchain_jax.models.vision.vit3d.model import ViT3D
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 
 POSITIONS = "encoder/position_embed"
 Tags = dict[str, Array]
 """Logits by tag, each `[..., values]`."""
+
+
+def patch_encoder(config: TumorChainConfig) -> ViT3DConfig:
+    """The encoder of a model, which has to cut volumes into patches: a cell alone is one of them.
+
+    Raises:
+        InputError: it is of another family.
+    """
+    if isinstance(config.encoder, ViT3DConfig):
+        return config.encoder
+    found = type(config.encoder).__name__
+    hint = "set config.pretrain.patch_stage.steps=0, and init to its pretrained weights"
+    raise InputError("config", "model.encoder", found, "ViT3DConfig, for cell tags", hint)
 
 
 class PatchClassifier(nn.Module):
@@ -46,7 +60,7 @@ class PatchClassifier(nn.Module):
     def __call__(self, volume: Float[Array, "B D H W"]) -> Tags:
         """Logits `[B, N, values]` of each tag."""
         config = self.config
-        cells = ViT3D(config.encoder, name="encoder")(volume)
+        cells = ViT3D(patch_encoder(config), name="encoder")(volume)
         cells = Projector(config.projector, config.decoder.hidden_size, name="projector")(cells)
         axes = ("embed", "classes")
         return {
@@ -68,8 +82,9 @@ def classify_patches(
         cells: their voxels, intensities in [0, 1].
         numbers: which cell of the token grid each is; its position embedding goes by that.
     """
-    encoder = replace(model.config.encoder, image=model.config.encoder.patch)
-    alone = replace(model, config=replace(model.config, encoder=encoder))
+    encoder = patch_encoder(model.config)
+    encoder = replace(encoder, image=encoder.patch)
+    alone = replace(model, config=replace(model.config, encoder=encoder, global_pool=1))
 
     def tag(cell: Array, position: Array) -> Tags:
         own = unflatten(params | {POSITIONS: position[None, None]})

@@ -14,7 +14,7 @@ from grain.sources import ArrayRecordDataSource
 from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
-from tumorchain_jax.data.dataset import PARTS, ModelScan, read_records, shard_paths
+from tumorchain_jax.data.dataset import SUBSTRUCTURES, ModelScan, read_records, shard_paths
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
@@ -115,7 +115,7 @@ def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) ->
         for volume in (scan.image, scan.labels, scan.parts, scan.lesions, scan.others)
     )
     sites, kinds = list(DIGESTIVE), [METASTASIS, NODE, LOOK_ALIKE]
-    organs, filled = coverage(labels, grid), coverage(parts, grid)[: len(PARTS) + 1]
+    organs, filled = coverage(labels, grid), coverage(parts, grid)[: len(SUBSTRUCTURES) + 1]
     tumour = coverage(labels * (lesions > 0), grid)[sites]
     found = np.concatenate([tumour, coverage(others, grid)[kinds]]).T
     enough = prod(patch) * np.repeat((TUMOUR_SHARE, OTHER_SHARE), (len(sites), len(kinds)))

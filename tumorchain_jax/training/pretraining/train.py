@@ -29,7 +29,11 @@ from tumorchain_jax.parallel.processes import gather_to_host, global_batch
 from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
 from tumorchain_jax.training.pretraining.loss import VALUES, Tags, patch_label_loss
-from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
+from tumorchain_jax.training.pretraining.model import (
+    PatchClassifier,
+    classify_patches,
+    patch_encoder,
+)
 from tumorchain_jax.training.pretraining.source import Cells, PatchLabelSource, scan_batches
 from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.throughput import Work
@@ -62,7 +66,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
     patch_stage, scan_stage = config.pretrain.patch_stage, config.pretrain.scan_stage
     folder = Path(config.pretrain.folder or workdir / "pretrain")
     model = PatchClassifier(config.model, FrozenDict(VALUES))
-    encoder, seed = config.model.encoder, config.seed
+    encoder, seed = patch_encoder(config.model), config.seed
 
     def label_patches(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
         of_turn, of_noise = jax.random.split(key)

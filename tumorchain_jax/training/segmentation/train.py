@@ -49,6 +49,7 @@ from tumorchain_jax.training.segmentation.patches import (
     write_labelled_phantoms,
 )
 from tumorchain_jax.training.segmentation.plan import write_plan
+from tumorchain_jax.training.settings import check_settings
 from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.throughput import Work
 
@@ -67,6 +68,7 @@ def train_segmenter(config: ConfigDict, workdir: Path) -> None:
         FloatingPointError: a number is no longer finite.
         Stopped: it was asked to end, and has saved where it was.
     """
+    check_settings(config)
     data = Path(config.data.folder or workdir / "data")
     plan_folder = workdir / "plan"
     if is_primary():

@@ -61,7 +61,8 @@ def _imported_params(
 ) -> dict[str, jax.Array]:
     imported = Imported(folder)
     if (folder / SOURCE / TOKENIZER).is_file():
-        _check_tokenizer(folder / SOURCE, Tokenizer.load(folder / SOURCE), tokenizer)
+        found = Tokenizer.load(folder / SOURCE, tokenizer.special_tokens)
+        _check_tokenizer(folder / SOURCE, found, tokenizer)
     for path, spec in imported.arrays.specs.items():
         if path in taken:
             hint = "name one of the two"

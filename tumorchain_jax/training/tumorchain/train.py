@@ -7,16 +7,12 @@ the seed and the step alone, not on how many processes read it.
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import jax
 from ml_collections import ConfigDict
 
-from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data.dataset import preprocess_values, read_manifest
-from tumorchain_jax.data.leaks import check_split
-from tumorchain_jax.data.pipeline import ExampleSource, Layout, batch_names, batches
-from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.core.remote import AnyPath
+from tumorchain_jax.data.pipeline import batch_names, batches
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh, rows_of
@@ -27,19 +23,20 @@ from tumorchain_jax.parallel.processes import (
     is_primary,
     local_rows,
 )
-from tumorchain_jax.phantoms.dataset import write_phantoms
-from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.fit import Job, fit
 from tumorchain_jax.training.pretraining.train import pretrain_encoder
+from tumorchain_jax.training.settings import check_settings
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.throughput import Work
+from tumorchain_jax.training.tumorchain.dataset import data_folder, open_dataset, preprocess_of
 from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
+from tumorchain_jax.training.tumorchain.memory import check_memory
 from tumorchain_jax.training.tumorchain.program import build_program, step_flops
-from tumorchain_jax.weights.model_folder import check_vocabulary, export
+from tumorchain_jax.weights.model_folder import export
 
 
-def train(config: ConfigDict, workdir: Path) -> None:
+def train(config: ConfigDict, workdir: AnyPath) -> None:
     """Train and export to `workdir/export`.
 
     Raises:
@@ -48,25 +45,15 @@ def train(config: ConfigDict, workdir: Path) -> None:
         FloatingPointError: a number is no longer finite.
         Stopped: it was asked to end, and has saved where it was.
     """
+    check_settings(config)
     mesh = make_mesh(dict(config.mesh))
     program = build_program(config, mesh)
+    check_memory(config, program, mesh)
 
     # ---------------------------------------------------------------- data
     model_config: TumorChainConfig = config.model
-    preprocess = PreprocessConfig(
-        model_config.encoder.image, config.window.level, config.window.width
-    )
-    data = Path(config.data.folder or workdir / "data")
-    if config.data.phantoms and is_primary():
-        vocab_size = model_config.decoder.vocab_size
-        write_phantoms(data, config.data.first_seed, config.data.phantoms, preprocess, vocab_size)
-    barrier("data")
-    _check_preprocess(data, preprocess)
-    check_split(data)
-    tokenizer = Tokenizer.load(data)
-    check_vocabulary(data, tokenizer, model_config)
-    source = ExampleSource(data, layout_of(config))
-    _check_size(data, len(source), config.batch_size)
+    data = data_folder(config, workdir)
+    source, tokenizer = open_dataset(config, data)
     if is_primary():
         print(f"data: {source.packing()}")
     rows = local_rows(rows_of(mesh), config.batch_size)
@@ -108,37 +95,10 @@ def train(config: ConfigDict, workdir: Path) -> None:
         export(
             workdir / "export",
             model_config,
-            preprocess,
+            preprocess_of(config),
             config.history,
             arrays,
             tokenizer,
             config.initial_roi,
         )
     barrier("exported")
-
-
-def layout_of(config: ConfigDict) -> Layout:
-    """The shapes of an example, from a training configuration."""
-    model: TumorChainConfig = config.model
-    return Layout(
-        model.roi,
-        config.data.length,
-        config.history,
-        config.initial_roi,
-        config.cot,
-        config.iir,
-    )
-
-
-def _check_size(data: Path, rows: int, batch_size: int) -> None:
-    if rows < batch_size:
-        expected = f"at least the {batch_size} of a batch"
-        raise InputError(data, "rows", str(rows), expected, "lower config.batch_size, or add data")
-
-
-def _check_preprocess(data: Path, preprocess: PreprocessConfig) -> None:
-    found, expected = read_manifest(data).get("preprocess"), preprocess_values(preprocess)
-    if found != expected:
-        raise InputError(
-            data / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
-        )

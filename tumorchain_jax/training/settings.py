@@ -1,0 +1,175 @@
+"""Refuse configuration values that no training can run with, before anything is read or made."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.layers.attention import KERNELS
+from tumorchain_jax.models.layers.remat import Remat
+from tumorchain_jax.reasoning.prompt import History
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number from `least` to `most`; of type int if `whole`; not `least` if `above`."""
+
+    least: int | float
+    most: int | float = math.inf
+    whole: bool = False
+    above: bool = False
+
+    @property
+    def expected(self) -> str:
+        """The allowed values, for people."""
+        kind = "a whole number" if self.whole else "a finite number"
+        if self.least == -math.inf:
+            return kind
+        if self.most < math.inf:
+            return f"{kind} from {self.least:g} to {self.most:g}"
+        return f"{kind} {'above' if self.above else 'of at least'} {self.least:g}"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is allowed."""
+        if not (type(value) is int or (type(value) is float and not self.whole)):
+            return False
+        above = value > self.least if self.above else value >= self.least
+        return math.isfinite(value) and above and value <= self.most
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values, of the same type."""
+
+    options: tuple[Any, ...]
+
+    @property
+    def expected(self) -> str:
+        """The allowed values, for people."""
+        return " or ".join(str(option).lower() for option in self.options)
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is allowed."""
+        return any(type(value) is type(option) and value == option for option in self.options)
+
+
+@dataclass(frozen=True)
+class PathRules:
+    """Pairs of a regex over parameter paths and a value."""
+
+    value: Number | Choice
+
+    @property
+    def expected(self) -> str:
+        """The allowed values, for people."""
+        return f"pairs (regex over parameter paths, {self.value.expected})"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value is allowed."""
+        try:
+            return all(re.compile(regex) and self.value.accepts(own) for regex, own in value)
+        except (TypeError, ValueError, re.error):
+            return False
+
+
+Rule = Number | Choice | PathRules
+POSITIVE, COUNT = Number(1, whole=True), Number(0, whole=True)
+RATE, NOT_NEGATIVE = Number(0, above=True), Number(0)
+SEED, FLAG = Number(0, 2**32 - 1, whole=True), Choice((True, False))
+
+COMMON: Mapping[str, Rule] = {
+    "seed": SEED,
+    "steps": POSITIVE,
+    "batch_size": POSITIVE,
+    "optimizer": Choice(("adamw", "muon")),
+    "learning_rate": RATE,
+    "warmup_ratio": Number(0, 1),
+    "weight_decay": NOT_NEGATIVE,
+    "clip_norm": RATE,
+    "data.phantoms": COUNT,
+    "data.first_seed": COUNT,
+    "log_every": POSITIVE,
+    "checkpoint.every": POSITIVE,
+    "checkpoint.minutes": NOT_NEGATIVE,
+    "checkpoint.keep": POSITIVE,
+    "watch.hang_timeout_s": NOT_NEGATIVE,
+}
+TUMORCHAIN: Mapping[str, Rule] = {
+    "window.level": Number(-math.inf),
+    "window.width": RATE,
+    "history": Choice(get_args(History)),
+    "initial_roi": FLAG,
+    "cot": FLAG,
+    "iir": FLAG,
+    "data.length": POSITIVE,
+    "micro_batch_size": POSITIVE,
+    "lr_multiplier": PathRules(NOT_NEGATIVE),
+    "alpha": NOT_NEGATIVE,
+    "trainable": PathRules(FLAG),
+    "remat": Choice(get_args(Remat)),
+    "scan_unroll": POSITIVE,
+    "attention": Choice(KERNELS),
+    "logits_chunks": POSITIVE,
+    "frozen_dtype": Choice(DTYPES),
+    "model.dtype": Choice(DTYPES),
+    "model.roi_slots": POSITIVE,
+    "model.roi_source": Choice(("encoder", "global")),
+    "model.global_pool": POSITIVE,
+    "pretrain.patch_stage.steps": COUNT,
+    "pretrain.scan_stage.steps": COUNT,
+}
+PATCH_STAGE: Mapping[str, Rule] = {
+    "pretrain.patch_stage.crops_per_scan": POSITIVE,
+    "pretrain.patch_stage.patches_per_batch": POSITIVE,
+    "pretrain.patch_stage.learning_rate": RATE,
+}
+SCAN_STAGE: Mapping[str, Rule] = {
+    "pretrain.scan_stage.scans": POSITIVE,
+    "pretrain.scan_stage.learning_rate": RATE,
+}
+
+
+def check_settings(config: ConfigDict) -> None:
+    """Refuse a value that a training cannot run with, of a TumorChain or of a segmenter.
+
+    Raises:
+        InputError: a field is missing, or its value is out of range.
+    """
+    check_fields(config, COMMON)
+    if "segmenter" in config:
+        return
+    check_fields(config, TUMORCHAIN)
+    if config.pretrain.patch_stage.steps:
+        check_fields(config, PATCH_STAGE)
+    if config.pretrain.scan_stage.steps:
+        check_fields(config, SCAN_STAGE)
+    if config.data.length % config.logits_chunks:
+        expected = f"a divisor of config.data.length ({config.data.length})"
+        _refuse("logits_chunks", str(config.logits_chunks), expected)
+
+
+def check_fields(config: ConfigDict, rules: Mapping[str, Rule]) -> None:
+    """Hold the fields of a configuration against rules by dotted name.
+
+    Raises:
+        InputError: a field is missing, or its value is not allowed.
+    """
+    for name, rule in rules.items():
+        value: Any = config
+        for part in name.split("."):
+            has = part in value if isinstance(value, ConfigDict) else hasattr(value, part)
+            if not has:
+                _refuse(name, "no such field", rule.expected)
+            value = value[part] if isinstance(value, ConfigDict) else getattr(value, part)
+        if not rule.accepts(value):
+            _refuse(name, str(value), rule.expected)
+
+
+def _refuse(name: str, found: str, expected: str) -> None:
+    raise InputError("config", name, found, expected, "change it")

@@ -1,0 +1,95 @@
+"""The data set of a TumorChain training, checked against its configuration.
+
+`train` and `preflight` both open it here, so that one refuses what the other does.
+"""
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.remote import (
+    AnyPath,
+    as_path,
+    cached_folder,
+    is_remote,
+    local_copy,
+    upload,
+)
+from tumorchain_jax.data.dataset import preprocess_values, read_manifest
+from tumorchain_jax.data.leaks import check_split
+from tumorchain_jax.data.pipeline import ExampleSource, Layout
+from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.parallel.processes import barrier, is_primary
+from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.weights.model_folder import check_vocabulary
+
+MANIFEST = "dataset.json"
+
+
+def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
+    """The data set on this machine, made first if the configuration asks for phantoms.
+
+    Of a folder in an object store it is a local copy.
+
+    Raises:
+        InputError: the folder holds another data set, or the store has none.
+    """
+    folder = as_path(config.data.folder) if config.data.folder else workdir / "data"
+    if config.data.phantoms and is_primary():
+        made = cached_folder(folder)
+        vocab_size = config.model.decoder.vocab_size
+        first_seed, count = config.data.first_seed, config.data.phantoms
+        write_phantoms(made, first_seed, count, preprocess_of(config), vocab_size)
+        if is_remote(folder) and not (folder / MANIFEST).exists():
+            upload(made, folder, last=[MANIFEST])
+    barrier("data")
+    return local_copy(folder)
+
+
+def open_dataset(config: ConfigDict, folder: Path) -> tuple[ExampleSource, Tokenizer]:
+    """The training examples of a data set, and its tokenizer.
+
+    Raises:
+        InputError: the folder is no data set; its grid, window, tokenizer or split do not fit; or
+            it has too few rows for a batch.
+    """
+    _check_preprocess(folder, preprocess_of(config))
+    check_split(folder)
+    tokenizer = Tokenizer.load(folder, config.model.template.special_tokens)
+    check_vocabulary(folder, tokenizer, config.model)
+    source = ExampleSource(folder, layout_of(config))
+    if len(source) < config.batch_size:
+        found, expected = str(len(source)), f"at least the {config.batch_size} of a batch"
+        raise InputError(folder, "rows", found, expected, "lower config.batch_size, or add data")
+    return source, tokenizer
+
+
+def preprocess_of(config: ConfigDict) -> PreprocessConfig:
+    """The model's grid and the CT window."""
+    model: TumorChainConfig = config.model
+    return PreprocessConfig(model.encoder.image, config.window.level, config.window.width)
+
+
+def layout_of(config: ConfigDict) -> Layout:
+    """The shapes of an example, from a training configuration."""
+    model: TumorChainConfig = config.model
+    return Layout(
+        model.roi,
+        config.data.length,
+        config.history,
+        config.initial_roi,
+        config.cot,
+        config.iir,
+        model.template,
+    )
+
+
+def _check_preprocess(folder: Path, preprocess: PreprocessConfig) -> None:
+    found, expected = read_manifest(folder).get("preprocess"), preprocess_values(preprocess)
+    if found != expected:
+        raise InputError(
+            folder / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
+        )
