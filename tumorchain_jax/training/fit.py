@@ -2,11 +2,10 @@
 
 import math
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError, Stopped
+from tumorchain_jax.core.files import AnyPath, write_file
 from tumorchain_jax.parallel.preemption import PreemptionListener
 from tumorchain_jax.parallel.processes import is_primary
 from tumorchain_jax.training.checkpoint import Checkpoints
@@ -56,7 +56,7 @@ class Job:
     order: Mapping[str, int] = field(default_factory=dict)
 
 
-def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
+def fit(workdir: AnyPath, job: Job, config: ConfigDict) -> TrainState:
     """Train up to `job.steps`, from the newest checkpoint in `workdir` if there is one.
 
     Args:
@@ -98,21 +98,22 @@ def fit(workdir: Path, job: Job, config: ConfigDict) -> TrainState:
     return state
 
 
-def _folder(workdir: Path) -> Path:
+def _folder(workdir: AnyPath) -> AnyPath:
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=workdir):
-            return workdir
+        probe = workdir / f".probe-{uuid.uuid4()}"
+        write_file(probe, b"")
+        probe.unlink()
+        return workdir
     except OSError as error:
         found = error.strerror or type(error).__name__
         hint = "name another workdir"
         raise InputError(workdir, "workdir", found, "a folder to write in", hint) from error
 
 
-def _write_config(workdir: Path, config: ConfigDict) -> None:
-    part = workdir / ".config.json.part"
-    part.write_text(config.to_json_best_effort(indent=1) + "\n")
-    part.replace(workdir / "config.json")
+def _write_config(workdir: AnyPath, config: ConfigDict) -> None:
+    content = config.to_json_best_effort(indent=1) + "\n"
+    write_file(workdir / "config.json", content.encode())
 
 
 class _Run:
@@ -164,6 +165,7 @@ class _Run:
             save = save or self._checkpoint_due()
         if save:
             self._watchdog.doing(step, "checkpoint")
+            self._log.flush()
             score = sum(self._scores) / len(self._scores)
             self._checkpoints.save(step, state, score)
             self._saved, self._scores = time.monotonic(), []

@@ -5,16 +5,16 @@ is doing; when nothing has moved for long, the first process reads them all and 
 """
 
 import json
-import os
 import socket
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+
+from tumorchain_jax.core.files import AnyPath, write_file
 
 FOLDER = "processes"
 
@@ -43,7 +43,7 @@ class Watchdog:
         patience: seconds without progress after which it speaks up; 0 for never.
     """
 
-    def __init__(self, workdir: Path, patience: float):
+    def __init__(self, workdir: AnyPath, patience: float):
         self._folder, self._patience = workdir / FOLDER, patience
         self._process, self._host = jax.process_index(), socket.gethostname()
         self._now: tuple[int, str, float] = (0, "data", time.time())
@@ -78,9 +78,8 @@ class Watchdog:
     def _tell(self) -> None:
         step, what, since = self._now
         report = Report(self._process, self._host, step, what, since, time.time())
-        part = self._folder / f".{self._process}.part"
-        part.write_text(json.dumps(report._asdict()))
-        os.replace(part, self._folder / f"{self._process}.json")
+        path = self._folder / f"{self._process}.json"
+        write_file(path, json.dumps(report._asdict()).encode())
 
     def _watch(self) -> None:
         _, _, since = self._now
@@ -93,7 +92,7 @@ class Watchdog:
         self._complained = since
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: AnyPath) -> Report:
     """A process's own word."""
     values: dict[str, Any] = json.loads(path.read_text())
     return Report(**values)

@@ -21,7 +21,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Num
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.files import AnyPath
 from tumorchain_jax.core.path_rules import Rules, flatten, unflatten
+from tumorchain_jax.core.remote import as_path
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import rows_of
@@ -50,7 +52,7 @@ TagCells = Callable[[Params, Batch, Array], dict[str, Array]]
 """From parameters, a batch and a key for its augmentation to the logits of each tag."""
 
 
-def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, np.ndarray]:
+def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[str, np.ndarray]:
     """Train encoder and projector on cell tags; their parameters by path.
 
     Every device has the whole of this small model, and its share of each batch.
@@ -60,7 +62,8 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
         workdir: the run's; it trains in `encoder.folder`, or in `workdir/pretrain` without one.
     """
     patch_stage, scan_stage = config.pretrain.patch_stage, config.pretrain.scan_stage
-    folder = Path(config.pretrain.folder or workdir / "pretrain")
+    named = config.pretrain.folder
+    folder = as_path(named) if named else workdir / "pretrain"
     model = PatchClassifier(config.model, FrozenDict(VALUES))
     encoder, seed = config.model.encoder, config.seed
 
@@ -100,7 +103,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
 def _learn(
     config: ConfigDict,
     mesh: Mesh,
-    folder: Path,
+    folder: AnyPath,
     lesson: ConfigDict,
     params: Params,
     trainable: Rules[bool],

@@ -11,7 +11,7 @@ from functools import partial
 import jax
 from ml_collections import ConfigDict
 
-from tumorchain_jax.core.remote import AnyPath
+from tumorchain_jax.core.files import AnyPath
 from tumorchain_jax.data.pipeline import batch_names, batches
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.mesh import make_mesh
