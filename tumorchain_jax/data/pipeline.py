@@ -181,7 +181,7 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
         "visual_index": np.full(length, TEXT, np.int32),
         "loss_mask": np.zeros(length, bool),
         "positions": np.zeros(length, np.int32),
-        "owner": np.full(length, PAD_OWNER, np.int32),
+        "segment_ids": np.full(length, PAD_OWNER, np.int32),
     }
     start = 0
     for segment_ids, sequence in enumerate([prefix, *questions]):
@@ -191,7 +191,7 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
         row["visual_index"][place] = sequence.visual_index[shared:]
         row["loss_mask"][place] = sequence.loss_mask[shared:]
         row["positions"][place] = range(shared, len(sequence))
-        row["owner"][place] = segment_ids
+        row["segment_ids"][place] = segment_ids
         start = place.stop
     return row
 
