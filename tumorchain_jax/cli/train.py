@@ -10,13 +10,16 @@ from tumorchain_jax.cli.options import (
     takes_overrides,
     takes_processes,
 )
+from tumorchain_jax.core.remote import as_path
 
 
 def add_command(command: Command) -> None:
     """Add the `train` subcommand."""
     train = command("train", _train, "Train from a configuration")
     train.add_argument("--config", type=Path, required=True, help=CONFIG_HELP)
-    train.add_argument("--workdir", type=Path, required=True)
+    train.add_argument(
+        "--workdir", type=as_path, required=True, help="a folder, or gs://BUCKET/FOLDER"
+    )
     add = train.add_argument
     add("--profile", metavar="FIRST:LAST", help="steps to trace, into WORKDIR/profile")
     add(

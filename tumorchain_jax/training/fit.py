@@ -2,11 +2,10 @@
 
 import math
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from math import prod
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError, Stopped
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import AnyPath, write_file
 from tumorchain_jax.parallel.preemption import PreemptionListener
 from tumorchain_jax.parallel.processes import is_primary
 from tumorchain_jax.training.checkpoint import Checkpoints
@@ -26,7 +25,7 @@ from tumorchain_jax.training.throughput import Throughput, Values, Work
 from tumorchain_jax.training.watchdog import Watchdog
 
 
-def fit(workdir: Path, task: TrainingTask, config: ConfigDict) -> TrainState:
+def fit(workdir: AnyPath, task: TrainingTask, config: ConfigDict) -> TrainState:
     """Train up to `task.steps`, from the newest checkpoint in `workdir` if there is one.
 
     Args:
@@ -70,7 +69,7 @@ def fit(workdir: Path, task: TrainingTask, config: ConfigDict) -> TrainState:
     return state
 
 
-def plan(task: TrainingTask, workdir: Path, resumed: int | None) -> str:
+def plan(task: TrainingTask, workdir: AnyPath, resumed: int | None) -> str:
     """What a run will do, for people: stages, steps, trained parameters, devices, time left.
 
     Args:
@@ -93,18 +92,20 @@ def plan(task: TrainingTask, workdir: Path, resumed: int | None) -> str:
     return "\n".join([*(f"plan: first {stage}" for stage in before), line])
 
 
-def _folder(workdir: Path) -> Path:
+def _folder(workdir: AnyPath) -> AnyPath:
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=workdir):
-            return workdir
+        probe = workdir / f".probe-{uuid.uuid4()}"
+        write_file(probe, b"")
+        probe.unlink()
+        return workdir
     except OSError as error:
         found = error.strerror or type(error).__name__
         hint = "name another workdir"
         raise InputError(workdir, "workdir", found, "a folder to write in", hint) from error
 
 
-def _write_config(workdir: Path, config: ConfigDict) -> None:
+def _write_config(workdir: AnyPath, config: ConfigDict) -> None:
     content = config.to_json_best_effort(indent=1) + "\n"
     write_file(workdir / "config.json", content.encode())
 
@@ -157,6 +158,7 @@ class _Run:
             save = save or self._checkpoint_due()
         if save:
             self._watchdog.doing(step, "checkpoint")
+            self._log.flush()
             score = sum(self._scores) / len(self._scores)
             self._checkpoints.save(step, state, score)
             self._saved, self._scores = time.monotonic(), []

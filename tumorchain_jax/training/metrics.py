@@ -2,19 +2,24 @@
 
 import hashlib
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import AnyPath, is_remote, write_file
+from tumorchain_jax.core.remote import upload
 
+FLUSH_SECONDS = 60
 SPEED = "seconds_a_step"
 PROGRESS_SECONDS = 60.0
 """Between two lines of progress where there is no terminal for a bar."""
@@ -33,12 +38,16 @@ class MetricsLog:
         InputError: the wandb package is not installed.
     """
 
-    def __init__(self, workdir: Path, first_step: int, last_step: int, wandb: str = ""):
+    def __init__(self, workdir: AnyPath, first_step: int, last_step: int, wandb: str = ""):
         self._wandb = _wandb_run(wandb, workdir) if wandb else None
-        path = workdir / "metrics.jsonl"
-        write_file(path, "".join(_lines_up_to(path, first_step)).encode())
+        self._workdir, self._flushed = workdir, time.monotonic()
+        # A store cannot append: there the files are made in a local folder, and copied.
+        self._folder = Path(mkdtemp()) if is_remote(workdir) else Path(workdir)
+        path = self._folder / "metrics.jsonl"
+        lines = _lines_up_to(workdir / "metrics.jsonl", first_step)
+        write_file(path, "".join(lines).encode())
         self._file = path.open("a", buffering=1)
-        self._board = SummaryWriter(str(workdir / "tensorboard"), purge_step=first_step + 1)
+        self._board = SummaryWriter(str(self._folder / "tensorboard"), purge_step=first_step + 1)
         self._bar = tqdm(initial=first_step, total=last_step, unit=" steps", disable=None)
         self._last_step, self._shown = last_step, time.monotonic()
 
@@ -58,12 +67,24 @@ class MetricsLog:
         if self._bar.disable and time.monotonic() - self._shown > PROGRESS_SECONDS:
             print(progress(step, self._last_step, values), file=sys.stderr, flush=True)
             self._shown = time.monotonic()
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Copy the files to the run's folder, where that is in an object store."""
+        if is_remote(self._workdir):
+            self._board.flush()
+            upload(self._folder, self._workdir)
+        self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Flush everything."""
         self._file.close()
         self._board.close()
         self._bar.close()
+        if is_remote(self._workdir):
+            upload(self._folder, self._workdir)
+            shutil.rmtree(self._folder)
         if self._wandb:
             self._wandb.finish()
 
@@ -76,6 +97,9 @@ class NoLog:
 
     def write(self, step: int, values: Mapping[str, float | str]) -> None:
         """Write nothing."""
+
+    def flush(self) -> None:
+        """Copy nothing."""
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -99,29 +123,29 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def seconds_per_step(path: Path) -> float | None:
+def seconds_per_step(path: AnyPath) -> float | None:
     """The last speed that a run has logged; None if it has not."""
     lines = _lines_up_to(path, sys.maxsize)
     found = [values[SPEED] for values in map(json.loads, lines) if SPEED in values]
     return found[-1] if found else None
 
 
-def _lines_up_to(path: Path, step: int) -> list[str]:
+def _lines_up_to(path: AnyPath, step: int) -> list[str]:
     """Whole lines of steps up to and with `step`; a torn last line is dropped."""
-    if not path.is_file():
+    if not path.exists():
         return []
     lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [line for line in lines if json.loads(line)["step"] <= step]
 
 
-def _wandb_run(project: str, workdir: Path) -> Any:
+def _wandb_run(project: str, workdir: AnyPath) -> Any:
     """A run named after its folder, resumed when training is."""
     if find_spec("wandb") is None:
         hint = "pip install wandb, or leave config.watch.wandb empty"
         raise InputError("config", "watch.wandb", "not installed", "the wandb package", hint)
     import wandb
 
-    folder = str(workdir.absolute())
+    folder = os.fspath(workdir if is_remote(workdir) else Path(workdir).absolute())
     run = hashlib.sha256(folder.encode()).hexdigest()[:16]
     config = json.loads((workdir / "config.json").read_text())
     return wandb.init(project=project, name=folder, id=run, resume="allow", config=config)

@@ -11,12 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import AnyPath, write_file
 
 FOLDER = "processes"
 
@@ -45,7 +44,7 @@ class Watchdog:
         hang_timeout_s: seconds without progress after which it prints; 0 for never.
     """
 
-    def __init__(self, workdir: Path, hang_timeout_s: float):
+    def __init__(self, workdir: AnyPath, hang_timeout_s: float):
         self._folder, self._hang_timeout_s = workdir / FOLDER, hang_timeout_s
         self._process, self._host = jax.process_index(), socket.gethostname()
         self._now: tuple[int, str, float] = (0, "data", time.time())
@@ -93,7 +92,7 @@ class Watchdog:
         self._complained = since
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: AnyPath) -> Report:
     """Read the report of a process."""
     values: dict[str, Any] = json.loads(path.read_text())
     return Report(**values)

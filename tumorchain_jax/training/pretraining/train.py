@@ -19,7 +19,9 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Num
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.files import AnyPath
 from tumorchain_jax.core.path_rules import Rules, flatten, unflatten
+from tumorchain_jax.core.remote import as_path
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh, rows_of
@@ -71,7 +73,7 @@ def stage_lines(config: ConfigDict) -> list[str]:
     return [f"pretraining, {name}: {steps} steps" for name, steps in stages if steps]
 
 
-def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str, np.ndarray]:
+def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[str, np.ndarray]:
     """Train encoder and projector on patch labels; their parameters by path.
 
     Every device holds the whole of this small model, and its share of each batch.
@@ -83,7 +85,8 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: Path) -> dict[str,
     Raises:
         InputError: the training scans have no lesions to learn from.
     """
-    folder = Path(config.pretrain.folder or workdir / "pretrain")
+    named = config.pretrain.folder
+    folder = as_path(named) if named else workdir / "pretrain"
     mesh = make_mesh(dict(config.mesh))
     model = PatchClassifier(config.model, FrozenDict(VALUES))
 
@@ -129,7 +132,7 @@ def _scan_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage
 
 
 def _train_stage(
-    config: ConfigDict, mesh: Mesh, folder: Path, stage: Stage, params: Params
+    config: ConfigDict, mesh: Mesh, folder: AnyPath, stage: Stage, params: Params
 ) -> Params:
     fields = config.pretrain[stage.name]
     program = _stage_program(config, mesh, stage, params)

@@ -8,11 +8,10 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote
 from tumorchain_jax.core.remote import (
-    AnyPath,
     as_path,
     cached_folder,
-    is_remote,
     local_copy,
     upload,
 )

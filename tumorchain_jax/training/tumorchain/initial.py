@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.convert.imported import MANIFEST, SOURCE, Imported
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.weights.model_folder import load_model
@@ -36,9 +37,9 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
     Raises:
         InputError: it is no checkpoint; or one of another model, tokenizer or CT window.
     """
-    folders = [Path(folder) for folder in config.init.split(",")]
+    folders = [local_copy(as_path(folder)) for folder in config.init.split(",")]
     if not any((folder / MANIFEST).is_file() for folder in folders):
-        return _exported_params(config, tokenizer, places)
+        return _exported_params(config, folders[0], tokenizer, places)
     filled: dict[str, jax.Array] = {}
     for folder in folders:
         filled |= _imported_params(folder, tokenizer, places, filled.keys())
@@ -73,9 +74,9 @@ def _imported_params(
 
 
 def _exported_params(
-    config: ConfigDict, tokenizer: Tokenizer, places: Places
+    config: ConfigDict, folder: Path, tokenizer: Tokenizer, places: Places
 ) -> dict[str, jax.Array]:
-    exported = load_model(Path(config.init))
+    exported = load_model(folder)
     _check_tokenizer(config.init, exported.tokenizer, tokenizer)
     window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
     hint = "set config.window to the checkpoint's"

@@ -10,7 +10,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from tumorchain_jax.core.remote import AnyPath
+from tumorchain_jax.core.files import AnyPath
 from tumorchain_jax.data.pipeline import batch_names, batches
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.partition import rows_of
