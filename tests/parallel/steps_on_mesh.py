@@ -55,6 +55,9 @@ def configuration(**changes: Any) -> ConfigDict:
             "trainable": ((".*", True),),
         }
     )
+    if heads := changes.pop("key_value_heads", 0):
+        decoder = replace(config.model.decoder, num_key_value_heads=heads)
+        config.model = replace(config.model, decoder=decoder)
     if config.model.lora:
         config.trainable = ((".*/lora_[ab]", True), ("decoder/.*", False), (".*", True))
     mesh = dict.fromkeys(AXES, 1) | changes.pop("mesh")
@@ -100,7 +103,7 @@ def report(**changes: Any) -> dict[str, Any]:
     config = configuration(**changes)
     mesh = make_mesh(dict(config.mesh), jax.devices()[: prod(dict(config.mesh).values())])
     program = build_program(config, mesh)
-    with on_mesh(mesh):
+    with on_mesh(mesh, program.rules):
         lowered = program.step.lower(program.state, program.batch)
         return {
             "losses": losses(config, program),

@@ -48,7 +48,9 @@ def killed_at_the_end(command: list[str], env: dict[str, str]) -> Iterator[subpr
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Any]:
     lora = {"lora": True}
+    few = {"key_value_heads": 1}
     runs = {"one": ONE, **RUNS, "one, LoRA": ONE | lora, "LoRA": RUNS["8 fsdp"] | lora}
+    runs |= {"one, one head": ONE | few, "one head": {"mesh": {"tensor": 2, "fsdp": 2}} | few}
     command = [sys.executable, str(SCRIPT), *map(json.dumps, runs.values())]
     done = subprocess.run(
         command,
@@ -75,6 +77,14 @@ def test_losses_of_adapters_are_those_of_one_device(reports: dict[str, Any]) -> 
     expected = reports["one, LoRA"]["losses"]
     assert expected != reports["one"]["losses"]
     assert reports["LoRA"]["losses"] == pytest.approx(expected, rel=RELATIVE)
+
+
+def test_losses_with_fewer_key_value_heads_than_devices_are_those_of_one_device(
+    reports: dict[str, Any],
+) -> None:
+    expected = reports["one, one head"]["losses"]
+    assert expected != reports["one"]["losses"]
+    assert reports["one head"]["losses"] == pytest.approx(expected, rel=RELATIVE)
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -26,7 +26,7 @@ from tumorchain_jax.models.tumorchain.model import (
 )
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.parallel.mesh import AXES
-from tumorchain_jax.parallel.partition import RULES, param_shardings, state_shardings
+from tumorchain_jax.parallel.partition import RULES, param_shardings, rules_for, state_shardings
 from tumorchain_jax.training.state import TrainState
 
 KEPT = Path(__file__).with_name("shardings.json")
@@ -77,7 +77,6 @@ def test_fsdp_and_tensor_cut_nearly_all_of_the_model(config: TumorChainConfig) -
     ("sizes", "rules", "field", "message"),
     [
         ({"tensor": 3}, RULES, "encoder heads", "an axis of 2, expected a multiple of 3"),
-        ({"tensor": 2}, RULES, "decoder num_key_value_heads", "an axis of 1"),
         ({"fsdp": 3}, RULES, "decoder/embed_tokens/embedding", "an axis of 128"),
         ({}, RULES[1:], "input_layernorm/weight", "a logical axis layers without a rule"),
         ({}, [*RULES, ("experts", None)], "partition rules", "a rule for experts"),
@@ -91,6 +90,16 @@ def test_partition_that_does_not_divide_is_refused_by_name(
     with pytest.raises(InputError, match=message) as error:
         place(NANO, mesh_of(**sizes), rules)
     assert field in error.value.field
+
+
+def test_few_key_value_heads_are_on_every_device() -> None:
+    """nano has one: with it, tensor parallelism can be tried on a laptop."""
+    heads = attention_heads(NANO)
+    assert rules_for(heads, mesh_of(tensor=1)) is RULES
+    rules = rules_for(heads, mesh_of(tensor=2))
+    assert dict(rules)["projected_heads"] is None
+    key = place(NANO, mesh_of(tensor=2), rules)["decoder/layers/self_attn/k_proj/kernel"]
+    assert "tensor" in str(key.spec)
 
 
 def test_optimizer_moments_lie_with_their_parameters() -> None:

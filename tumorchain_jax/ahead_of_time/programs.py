@@ -24,7 +24,7 @@ from tumorchain_jax.models.tumorchain.model import (
     logical_axes,
 )
 from tumorchain_jax.models.unet3d.model import UNet3D
-from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of
+from tumorchain_jax.parallel.partition import on_mesh, param_shardings, rows_of, rules_for
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
@@ -63,8 +63,9 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     """The whole reasoning loop on `batch_size` questions, weights in the dtype of computation."""
     model: TumorChainConfig = config.model
     dtype = jnp.dtype(model.dtype)
-    places = param_shardings(logical_axes(model, unrolled=True), attention_heads(model), mesh)
-    named = logical_axes(model, unrolled=True)
+    named, heads = logical_axes(model, unrolled=True), attention_heads(model)
+    rules = rules_for(heads, mesh)
+    places = param_shardings(named, heads, mesh, rules)
     params = unflatten(
         {
             path: jax.ShapeDtypeStruct(shape, dtype, sharding=places[path])
@@ -82,7 +83,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     )
     loop = LoopConfig(model.roi.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
     request = _request(model, loop, rows_of(mesh), batch_size)
-    with on_mesh(mesh):
+    with on_mesh(mesh, rules):
         return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
 
 

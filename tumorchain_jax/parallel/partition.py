@@ -52,6 +52,17 @@ RULES: Rules = (
 """Every logical axis of every model, parameters' and activations', and what cuts it."""
 
 
+def rules_for(heads: Heads, mesh: AnyMesh) -> Rules:
+    """Rules for a model on a mesh: key/value heads too few to be cut are on every device.
+
+    Their projections are cut all the same, and gathered before attention.
+    """
+    of_keys = [count for name, count in heads.values() if name == "projected_heads"]
+    if all(count % mesh.shape["tensor"] == 0 for count in of_keys):
+        return RULES
+    return [(name, None if name == "projected_heads" else axes) for name, axes in RULES]
+
+
 @contextmanager
 def on_mesh(mesh: Mesh, rules: Rules = RULES) -> Iterator[None]:
     """Trace programs in this block with activations partitioned over the mesh by the rules."""

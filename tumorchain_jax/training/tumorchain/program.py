@@ -18,7 +18,7 @@ from tumorchain_jax.models.tumorchain.model import (
     attention_heads,
     logical_axes,
 )
-from tumorchain_jax.parallel.partition import RULES, param_shardings
+from tumorchain_jax.parallel.partition import param_shardings, rules_for
 from tumorchain_jax.training.program import Program, make_program, rows
 from tumorchain_jax.training.tumorchain.loss import Batch, HybridLoss
 
@@ -35,13 +35,14 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
     network = TumorChain(
         model, remat=config.remat, kernel=config.attention, scan_unroll=config.scan_unroll
     )
-    params = abstract_params(model)
+    params, heads = abstract_params(model), attention_heads(model)
+    rules = rules_for(heads, mesh)
     trained = {path for path in params if first_match(config.trainable, path)}
     program = make_program(
         config,
         loss=HybridLoss(network, config.alpha, config.logits_chunks),
         params=params,
-        shardings=param_shardings(logical_axes(model), attention_heads(model), mesh),
+        shardings=param_shardings(logical_axes(model), heads, mesh, rules),
         trainable=config.trainable,
         batch=_abstract_batch(config, mesh),
         steps=config.steps,
@@ -49,7 +50,7 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
         lr_multiplier=config.lr_multiplier,
         frozen_dtype=config.frozen_dtype,
         accumulation=accumulation,
-        rules=RULES,
+        rules=rules,
     )
     return program._replace(
         flops=training_flops(model, config.batch_size, config.data.length, len(ORGANS), trained),
