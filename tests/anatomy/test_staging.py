@@ -75,6 +75,6 @@ def test_m() -> None:
     assert m_category(both) == "M1c"
 
 
-def test_an_organ_without_a_table_is_refused() -> None:
+def test_organ_without_a_table_is_refused() -> None:
     with pytest.raises(KeyError):
         t_category(Extent(1, (9.0,)))

@@ -108,7 +108,7 @@ def assert_equal_batches(found: list[dict], expected: list[dict]) -> None:
 
 @KINDS
 @HISTORIES
-def test_a_row_holds_the_questions_of_a_scan_one_after_the_other(
+def test_row_holds_the_questions_of_a_scan_one_after_the_other(
     folder: Path, history: str, initial_roi: bool
 ) -> None:
     source = ExampleSource(folder, replace(LAYOUT, history=history, initial_roi=initial_roi))
@@ -131,7 +131,7 @@ def test_a_row_holds_the_questions_of_a_scan_one_after_the_other(
 
 
 @HISTORIES
-def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, history: str) -> None:
+def test_first_token_of_a_question_and_pads_are_no_targets(folder: Path, history: str) -> None:
     """So the token before a target is the same question's, and predicts it."""
     source = ExampleSource(folder, replace(LAYOUT, history=history))
     for index in range(len(source)):
@@ -145,7 +145,7 @@ def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, his
         assert (example["visual_index"][pads] == TEXT).all()
 
 
-def test_a_row_takes_records_in_order_while_they_fit(folder: Path, source: ExampleSource) -> None:
+def test_row_takes_records_in_order_while_they_fit(folder: Path, source: ExampleSource) -> None:
     """To know it before the scan is read, every ROI counts as four cells."""
     records = [record for record in read_records(folder) if record.patient in TRAIN]
     rois = dict.fromkeys(range(1, 57), range(4))
@@ -182,7 +182,7 @@ def logits_of(model: partial, example: Example, packing: Packing) -> np.ndarray:
 @pytest.mark.program
 @KINDS
 @HISTORIES
-def test_a_question_s_logits_are_those_of_a_row_of_its_own(
+def test_question_s_logits_are_those_of_a_row_of_its_own(
     folder: Path, model: partial, history: str, initial_roi: bool
 ) -> None:
     layout = replace(LAYOUT, history=history, initial_roi=initial_roi)
@@ -212,7 +212,7 @@ def test_patients_for_testing_are_not_shown(source: ExampleSource, folder: Path)
     )
 
 
-def test_a_split_without_records_to_train_on_is_refused(phantoms: Path, tmp_path: Path) -> None:
+def test_split_without_records_to_train_on_is_refused(phantoms: Path, tmp_path: Path) -> None:
     shutil.copytree(phantoms, tmp_path, dirs_exist_ok=True)
     write_split(tmp_path, {"train": [], "test": [*TRAIN, "phantom-3"]})
     with pytest.raises(InputError, match="records: found none to train on"):
@@ -244,7 +244,7 @@ def test_roi_rows_point_past_the_global_tokens(source: ExampleSource) -> None:
     assert example["visual_index"].max() <= 8
 
 
-def test_an_epoch_shows_every_example_once(folder: Path) -> None:
+def test_epoch_shows_every_example_once(folder: Path) -> None:
     source = ExampleSource(folder, replace(LAYOUT, length=500))
     source.groups = source.groups[:8]  # two batches of four
     everything = sorted(source[i]["tokens"].tolist() for i in range(8))
@@ -263,18 +263,18 @@ def test_resuming_at_a_step_equals_coming_there_by_step(source: ExampleSource) -
         assert_equal_batches(take(source, 5, first_step, 7 - first_step), expected[first_step:])
 
 
-def test_the_order_depends_on_the_seed(source: ExampleSource) -> None:
+def test_order_depends_on_the_seed(source: ExampleSource) -> None:
     left, right = (take(source, seed, 0, 2) for seed in (0, 1))
     assert any((a["tokens"] != b["tokens"]).any() for a, b in zip(left, right, strict=True))
 
 
-def test_a_batch_larger_than_the_data_is_filled(source: ExampleSource) -> None:
+def test_batch_larger_than_the_data_is_filled(source: ExampleSource) -> None:
     batch = next(batches(source, 16, 0, 0))
     assert batch["volume"].shape == (16, 8, 16, 16)
     assert batch["tokens"].shape == (16, 800)
 
 
-def test_a_record_longer_than_a_row_is_refused(folder: Path, source: ExampleSource) -> None:
+def test_record_longer_than_a_row_is_refused(folder: Path, source: ExampleSource) -> None:
     with pytest.raises(InputError, match=r"phantom-0: record: .* at most 40; raise config\.data"):
         ExampleSource(folder, replace(LAYOUT, length=40))
     crowded = ExampleSource(folder, LAYOUT)
@@ -293,9 +293,7 @@ def test_looking_at_an_organ_without_a_voxel_is_refused(folder: Path) -> None:
         source[0]
 
 
-def test_the_question_s_turn_may_hold_the_organs_it_names(
-    folder: Path, source: ExampleSource
-) -> None:
+def test_question_s_turn_may_hold_the_organs_it_names(folder: Path, source: ExampleSource) -> None:
     early = ExampleSource(folder, replace(LAYOUT, initial_roi=True))
     start = source.chat.tokenizer.im_start
     shorter = 0
@@ -308,7 +306,7 @@ def test_the_question_s_turn_may_hold_the_organs_it_names(
     assert shorter
 
 
-def test_the_names_of_a_batch_are_those_of_what_it_holds(source: ExampleSource) -> None:
+def test_names_of_a_batch_are_those_of_what_it_holds(source: ExampleSource) -> None:
     tokens = {
         name: source[i]["tokens"].tolist() for i, name in enumerate(map(source.name, range(4)))
     }

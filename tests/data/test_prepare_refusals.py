@@ -1,6 +1,7 @@
 """What `tumorchain prepare` refuses, in one line and with exit code 2, or reports."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,6 +77,14 @@ def test_scan_with_misplaced_maps_is_left_out(source: Path, tmp_path: Path, run:
     assert [lines[f"phantom-{n}"]["field"] for n in (0, 1)] == ["labels", "lesions"]
     assert "in fat, air or metal" in lines["phantom-0"]["found"]
     assert "in air" in lines["phantom-1"]["found"]
+
+
+def test_folder_name_that_is_no_text_is_logged(source: Path, tmp_path: Path, run: Run) -> None:
+    name = os.fsdecode(b"broken\xff")
+    (source / "scans" / name).mkdir()
+    assert run(source, tmp_path / "data")["skipped"] == 1
+    (line,) = read_log(tmp_path / "data")
+    assert line["scan"] == name
 
 
 def test_no_usable_scan_is_refused(

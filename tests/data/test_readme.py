@@ -11,6 +11,7 @@ import tumorchain_jax.data
 from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.pipeline import ExampleSource, Layout
 from tumorchain_jax.data.schema import TASK_OF
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.phantoms.patient import Patient, write_patient
 
 README = (Path(tumorchain_jax.data.__path__[0]) / "README.md").read_text()
@@ -44,7 +45,7 @@ def test_examples_become_training_rows(
     records = read_records(data)
     assert len(records) == facts["kept"] == 13
     assert {record.subtask for record in records[:12]} == set(TASK_OF)
-    layout = Layout((2, 2, 2), 1, 4, 1, length=800, history="all")
+    layout = Layout(RoiSpec((2, 2, 2), 1, 4, 1), length=800, history="all")
     rows = ExampleSource(data, layout)
     questions = sum(int(rows[row]["segment_ids"].max()) for row in range(len(rows)))
     assert questions == 12

@@ -66,7 +66,7 @@ def test_more_patients_move_none() -> None:
         assert set(names) <= set(many[side])
 
 
-def test_a_split_survives_its_file(tmp_path: Path) -> None:
+def test_split_survives_its_file(tmp_path: Path) -> None:
     write_split(tmp_path, {"train": [], "test": ["old"]})
     write_split(tmp_path, {"train": ["Zoë", "a\nb"], "test": ["c"]})
     assert read_split(tmp_path) == {"train": {"Zoë", "a\nb"}, "test": {"c"}}
@@ -87,7 +87,7 @@ def test_a_split_survives_its_file(tmp_path: Path) -> None:
         ('{"train": ["a", "b"], "test": ["c", "b"]}', "b in both lists"),
     ],
 )
-def test_a_malformed_split_is_refused(tmp_path: Path, content: str, found: str) -> None:
+def test_malformed_split_is_refused(tmp_path: Path, content: str, found: str) -> None:
     (tmp_path / "split.json").write_text(content)
     with pytest.raises(InputError, match=found) as error:
         read_split(tmp_path)
@@ -95,7 +95,7 @@ def test_a_malformed_split_is_refused(tmp_path: Path, content: str, found: str) 
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_split_is_refused(tmp_path: Path) -> None:
+def test_missing_split_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"split\.json: found none"):
         read_split(tmp_path)
 
@@ -106,12 +106,12 @@ def test_patients_that_are_apart_pass(make: Make) -> None:
     check_split(make({"train": ["a", "c", "nobody"], "test": ["b"]}))
 
 
-def test_a_patient_in_both_lists_leaks(make: Make) -> None:
+def test_patient_in_both_lists_leaks(make: Make) -> None:
     with pytest.raises(InputError, match="b in both lists"):
         check_split(make({"train": ["a", "b", "c"], "test": ["b"]}))
 
 
-def test_a_patient_in_neither_list_is_named(make: Make) -> None:
+def test_patient_in_neither_list_is_named(make: Make) -> None:
     with pytest.raises(InputError, match="c in neither list"):
         check_split(make({"train": ["a"], "test": ["b"]}))
 
@@ -120,7 +120,7 @@ def test_a_patient_in_neither_list_is_named(make: Make) -> None:
     ("fill", "names"),
     [((1, 1, 2), r"b \(test\) is that of a \(train\)"), ((0, 1, 1), r"c \(train\) is that of b")],
 )
-def test_an_image_on_both_sides_leaks(make: Make, fill: tuple[int, ...], names: str) -> None:
+def test_image_on_both_sides_leaks(make: Make, fill: tuple[int, ...], names: str) -> None:
     with pytest.raises(InputError, match=names) as error:
         check_split(make(fill=fill))
     assert "put both in one list" in str(error.value)
@@ -136,6 +136,6 @@ def test_one_scan_of_two_patients_leaks(make: Make) -> None:
         check_split(folder)
 
 
-def test_a_scan_that_is_not_there_is_named(make: Make) -> None:
+def test_scan_that_is_not_there_is_named(make: Make) -> None:
     with pytest.raises(InputError, match="no scan 2, c's"):
         check_split(make(fill=(0, 1)))

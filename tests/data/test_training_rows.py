@@ -78,7 +78,7 @@ def targets(chat: Chat, row: Interleaved) -> list[str]:
     return [shown(chat, run) for run in runs]
 
 
-def test_a_question_opens_with_the_global_tokens(chat: Chat) -> None:
+def test_question_opens_with_the_global_tokens(chat: Chat) -> None:
     prompt = chat.question(QUESTION, (), 2)
     assert shown(chat, prompt) == opening()
     assert not any(prompt.loss_mask)
@@ -96,7 +96,7 @@ def test_every_prompt_of_a_scan_begins_with_the_same_prefix(chat: Chat) -> None:
         assert not any(row.loss_mask[: len(prefix) + 1])
 
 
-def test_the_organ_a_task_names_comes_before_the_question(chat: Chat) -> None:
+def test_organ_a_task_names_comes_before_the_question(chat: Chat) -> None:
     prompt = chat.question(QUESTION, (), 2, [(LIVER, ROI[LIVER])])
     attention = "The question requires greater attention to the liver.<vision 3 4 7>"
     assert shown(chat, prompt) == opening(attention + QUESTION)
@@ -125,7 +125,7 @@ def test_control_tokens_in_a_question_stay_text(chat: Chat) -> None:
     assert prompt.tokens.count(chat.tokenizer.image_pad) == 2
 
 
-def test_a_turn_to_look_again_names_each_organ(chat: Chat) -> None:
+def test_turn_to_look_again_names_each_organ(chat: Chat) -> None:
     assert shown(chat, chat.look_again([(LIVER, ROI[LIVER])])) == LIVER_TURN
     both = chat.look_again([(STOMACH, ROI[STOMACH]), (LIVER, ROI[LIVER])])
     second = "The question requires greater attention to the liver.<vision 3 4 7>"
@@ -133,7 +133,7 @@ def test_a_turn_to_look_again_names_each_organ(chat: Chat) -> None:
     assert not any(both.loss_mask)
 
 
-def test_an_answer_ends_with_its_token(chat: Chat) -> None:
+def test_answer_ends_with_its_token(chat: Chat) -> None:
     for target in (True, False):
         answer = chat.answer(THIRD, target)
         assert shown(chat, answer) == THIRD + "<|im_end|>"
@@ -177,7 +177,7 @@ def test_what_the_question_shows_is_not_looked_at_again(chat: Chat, history: str
 
 
 @pytest.mark.parametrize("history", ["all", "latest"])
-def test_a_single_round_is_the_question_and_its_answer(chat: Chat, history: str) -> None:
+def test_single_round_is_the_question_and_its_answer(chat: Chat, history: str) -> None:
     record = Record(**{**vars(RECORD), "rounds": (RoundTarget(THIRD),)})
     (row,) = training_rows(chat, record, 2, {}, history)
     assert shown(chat, row) == opening() + THIRD + "<|im_end|>"

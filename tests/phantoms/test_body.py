@@ -116,7 +116,7 @@ def test_smooth_field_is_smooth_and_of_unit_size() -> None:
     assert not np.array_equal(fields[0], fields[1])
 
 
-def test_an_ellipsoid_is_as_deep_as_its_equation_says() -> None:
+def test_ellipsoid_is_as_deep_as_its_equation_says() -> None:
     space = straight_space()
     centre, half = np.array((20.0, 10.0, -30.0)), np.array((30.0, 40.0, 50.0))
     box, depth = ellipsoid_depth(space, centre, half)
@@ -130,7 +130,7 @@ def test_an_ellipsoid_is_as_deep_as_its_equation_says() -> None:
     assert depth.max() == pytest.approx(30, abs=3)
 
 
-def test_a_tube_is_as_deep_as_the_way_to_its_line_says() -> None:
+def test_tube_is_as_deep_as_the_way_to_its_line_says() -> None:
     space = straight_space()
     points, radii = np.array([(-40.0, 0.0, 0.0), (40.0, 0.0, 0.0)]), np.array([10.0, 30.0])
     box, depth = tube_depth(space, points, radii)
@@ -172,7 +172,7 @@ def test_organs_keep_to_their_room(healthy: tuple[np.ndarray, np.ndarray, dict])
         assert image[labels == label].mean() == pytest.approx(hu[label], abs=10)
 
 
-def test_the_same_draw_gives_the_same_trunk(healthy: tuple[np.ndarray, np.ndarray, dict]) -> None:
+def test_same_draw_gives_the_same_trunk(healthy: tuple[np.ndarray, np.ndarray, dict]) -> None:
     again = trunk(HEALTHY)
     np.testing.assert_array_equal(healthy[0], again[0])
     np.testing.assert_array_equal(healthy[1], again[1])

@@ -28,7 +28,7 @@ def _archive(folder: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def test_the_two_files_are_taken_by_hash(
+def test_two_files_are_taken_by_hash(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = {

@@ -59,7 +59,7 @@ def test_what_is_done_is_kept_and_what_is_half_done_is_made_again(
     assert Written(0, 2, 0.0).volumes_per_second_per_core == 0
 
 
-def test_the_command_says_how_fast_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_says_how_fast_it_was(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "phantom-7" / "truth.json").unlink()
     words = ["phantoms", "-o", str(folder), "--seed", "7", "--count", "2"]
     assert main([*words, "--json"]) == 0

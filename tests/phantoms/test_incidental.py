@@ -109,7 +109,7 @@ def test_each_finding_is_in_the_map_at_its_place_and_size(balls):
         assert np.count_nonzero(ball) >= 4
 
 
-def test_the_map_shows_the_findings_and_nothing_else(painters, balls):
+def test_map_shows_the_findings_and_nothing_else(painters, balls):
     for p in painters:
         claimed = np.zeros_like(p.labels)
         for _, finding, ball in (each for each in balls if each[0] is p):
@@ -165,7 +165,7 @@ def test_metastases_are_in_the_liver_and_the_lungs(painters):
     assert 0.3 < np.mean([bool(site) for site in sites]) < 0.7
 
 
-def test_a_tumour_of_the_liver_has_no_metastasis_there():
+def test_tumour_of_the_liver_has_no_metastasis_there():
     organs = set()
     for seed in range(20):
         p = painter(seed)
@@ -200,7 +200,7 @@ def test_organs_out_of_view_have_none():
         assert not p.other_map.any()
 
 
-def test_the_box_around_a_mask_has_a_margin():
+def test_box_around_a_mask_has_a_margin():
     mask = np.zeros((20, 20, 20), bool)
     mask[1:3, 8:10, 18] = True
     box = box_around(mask, 10.0, np.array((2.0, 5.0, 4.0)))

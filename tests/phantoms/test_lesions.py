@@ -111,7 +111,7 @@ def test_density_is_against_the_organ(density: str) -> None:
         assert scene.lesions[0].density == density
 
 
-def test_a_round_lesion_fills_its_ball_and_an_irregular_one_does_not() -> None:
+def test_round_lesion_fills_its_ball_and_an_irregular_one_does_not() -> None:
     fill = {}
     for shape in SHAPES:
         lesions = [s.lesions[0] for s in painted(range(5), shape=shape, diameters_mm=(45.0,))]
@@ -121,7 +121,7 @@ def test_a_round_lesion_fills_its_ball_and_an_irregular_one_does_not() -> None:
     assert fill["round"] > fill["irregular"] + 0.15
 
 
-def test_an_ill_defined_border_fades_and_a_well_defined_one_is_sharp() -> None:
+def test_ill_defined_border_fades_and_a_well_defined_one_is_sharp() -> None:
     halo = {}
     for border in BORDERS:
         scenes = painted(range(4), border=border)
@@ -131,7 +131,7 @@ def test_an_ill_defined_border_fades_and_a_well_defined_one_is_sharp() -> None:
     assert halo["ill-defined"] > halo["well-defined"] + 0.3
 
 
-def test_a_lesion_is_sharp_towards_gas() -> None:
+def test_lesion_is_sharp_towards_gas() -> None:
     for scene in painted(hollow=True, organ=STOMACH, border="ill-defined", density="hyperdense"):
         gas = (scene.before == GAS_HU) & (scene.lesion_map == 0)
         assert (scene.image[gas] == GAS_HU).all()
@@ -159,7 +159,7 @@ def test_tumours_of_hollow_organs_grow_from_the_wall() -> None:
         assert scene.depth_in(scene.own)[scene.lesion_map > 0].min() < 8
 
 
-def test_the_truth_is_as_measured() -> None:
+def test_truth_is_as_measured() -> None:
     for scene in painted(range(6), diameters_mm=(50.0, 40.0, 31.0), shape="irregular"):
         assert scene.lesion_map.max() == len(scene.lesions)
         for number, lesion in enumerate(scene.lesions, 1):
@@ -174,7 +174,7 @@ def test_the_truth_is_as_measured() -> None:
                 assert lesion.segment == SEGMENTS[LIVER][part - 1]
 
 
-def test_the_largest_lesion_lies_in_any_part_with_the_same_odds() -> None:
+def test_largest_lesion_lies_in_any_part_with_the_same_odds() -> None:
     """Seats are drawn part by part: a part that holds a tenth of the organ has half the tumours."""
     upper = 0
     for seed in range(30):
@@ -231,7 +231,7 @@ def test_calcification_is_bright_and_inside_the_lesions() -> None:
             assert 8 <= specks < 0.5 * lesion.voxels
 
 
-def test_the_rim_is_brighter_than_the_core() -> None:
+def test_rim_is_brighter_than_the_core() -> None:
     for scene in painted(other=ENHANCEMENT, density="hypodense", diameters_mm=(60.0,)):
         assert scene.lesions[0].other == ENHANCEMENT
         lesion = scene.lesion_map > 0
@@ -270,7 +270,7 @@ def test_ducts_are_dark_and_lead_from_the_tumour_through_the_organ() -> None:
         assert scene.depth_in(scene.lesion_map == 0)[duct].max() > 20
 
 
-def test_a_trait_without_room_is_not_told() -> None:
+def test_trait_without_room_is_not_told() -> None:
     for organ, trait in ((STOMACH, THICKENING), (PANCREAS, DILATATION)):
         small = Scene(width_mm=14.0)
         lesions = small.paint(plan(organ, (60.0,), other=trait))
@@ -312,7 +312,7 @@ def test_plans_differ_in_organ_size_count_and_kind() -> None:
     assert all(list(p.diameters_mm) == sorted(p.diameters_mm, reverse=True) for p in plans)
 
 
-def test_a_plan_is_of_an_organ_that_is_there() -> None:
+def test_plan_is_of_an_organ_that_is_there() -> None:
     rng = np.random.default_rng(1)
     assert {draw_plan(rng, (6, 20)).organ for _ in range(30)} == {6, 20}
 

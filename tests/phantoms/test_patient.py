@@ -212,7 +212,7 @@ def test_lesions_lie_in_one_organ_and_are_told_truly(patients):
             assert lesion.depth in (DEPTHS if lesion.organ in HOLLOW else (None,))
 
 
-def test_a_lesion_is_told_to_be_in_the_part_that_holds_its_centre(made):
+def test_lesion_is_told_to_be_in_the_part_that_holds_its_centre(made):
     for each in made:
         p = each.patient
         for organ in {lesion.organ for lesion in p.lesions}:
@@ -222,7 +222,7 @@ def test_a_lesion_is_told_to_be_in_the_part_that_holds_its_centre(made):
                 assert lesion.segment == SEGMENTS[organ][part - 1]
 
 
-def test_a_mass_bulges_into_fat_alone(made):
+def test_mass_bulges_into_fat_alone(made):
     bulging = 0
     for p, _, sharp, healthy in made:
         changed = p.labels.voxels != healthy
@@ -233,7 +233,7 @@ def test_a_mass_bulges_into_fat_alone(made):
     assert bulging > 0
 
 
-def test_the_healthy_have_neither_nodes_nor_metastases(patients):
+def test_healthy_have_neither_nodes_nor_metastases(patients):
     for p in patients:
         if not p.lesions:
             assert not p.lesion_map.voxels.any()
@@ -241,7 +241,7 @@ def test_the_healthy_have_neither_nodes_nor_metastases(patients):
             assert p.extent is None
 
 
-def test_an_organ_that_is_cut_off_is_never_ill(patients, monkeypatch):
+def test_organ_that_is_cut_off_is_never_ill(patients, monkeypatch):
     seed = next(p.seed for p in patients if p.lesions)
     for p in patients:
         for lesion in p.lesions:
@@ -304,7 +304,7 @@ def test_painting_stays_in_the_organ_of_a_real_ct(real):
 
 
 @pytest.mark.parametrize("density", DENSITIES)
-def test_a_painted_lesion_can_be_seen(density):
+def test_painted_lesion_can_be_seen(density):
     ct, labels = block(5)
     seen = 0
     for seed in range(12):
@@ -401,7 +401,7 @@ def test_truth_of_the_healthy_and_of_a_real_ct(patients):
     assert truth(paint_lesion(*block(5), seed=0))["body"] is None
 
 
-def test_a_broken_write_leaves_no_half_file(tmp_path, patients, monkeypatch):
+def test_broken_write_leaves_no_half_file(tmp_path, patients, monkeypatch):
     def broken(image, path):
         Path(path).write_bytes(b"half")
         raise OSError("disk full")

@@ -131,7 +131,7 @@ def looks(patient: Patient, record: Record) -> list[tuple[int, ...]]:
 # ---------------------------------------------------------------- the chain and the loop
 
 
-def test_the_loop_looks_where_the_text_sends_it() -> None:
+def test_loop_looks_where_the_text_sends_it() -> None:
     """Each round names, of the organs not seen yet, exactly those that the next one looks at."""
     for patient, record in CASES:
         expected = [target.look_at for target in record.rounds[1:]] + [()]
@@ -216,7 +216,7 @@ def test_every_subtask_is_asked() -> None:
     assert len(patient_records(make(1), 0)) == 7
 
 
-def test_the_chain_ends_with_the_answer_and_is_judged_right() -> None:
+def test_chain_ends_with_the_answer_and_is_judged_right() -> None:
     for _, record in CASES:
         text = record.rounds[-1].text
         assert ANSWER.search(text)[1] == record.answer
@@ -307,7 +307,7 @@ def test_findings_come_before_impression_before_pathology() -> None:
             assert f"Third, the stage is {t} {n}." in text
 
 
-def test_a_search_ends_where_the_tumour_is() -> None:
+def test_search_ends_where_the_tumour_is() -> None:
     """Two organs at a time."""
     order = [(5, 7), (6, 20), (15,)]
     for patient, record in of("tumor_position", whole=True):
@@ -388,7 +388,7 @@ def test_reasoning_is_what_there_is_to_learn() -> None:
         assert record.reasoning == " ".join(learned)
 
 
-def test_the_questions_are_balanced() -> None:
+def test_questions_are_balanced() -> None:
     checks = [r.answer for p, r in of("tumor_position") if r.organ and p.lesions]
     assert 0.4 < checks.count("yes") / len(checks) < 0.85
     for subtask in ("shape", "boundary", "density", "count", "others", "segment_localization"):

@@ -194,7 +194,7 @@ def test_every_text_is_finished_and_well_formed() -> None:
         assert not re.search(r"\b1 (?:cysts|metastases|enlarged lymph nodes)", text)
 
 
-def test_a_made_patient_is_told_and_a_real_ct_refused() -> None:
+def test_made_patient_is_told_and_a_real_ct_refused() -> None:
     patient = make_patient(0)
     assert len(lesions_told(sections(free_text(patient, 0))[1])) == len(patient.lesions)
     with pytest.raises(InputError, match="found a real CT"):

@@ -112,7 +112,7 @@ def test_every_voxel_lies_in_one_part_and_every_part_is_found(trunks: list[Trunk
     assert set(np.unique(segments)) == set(range(len(SEGMENTS[organ]) + 1))
 
 
-def test_an_organ_with_a_tumour_has_its_parts_too(patients: list[Patient]):
+def test_organ_with_a_tumour_has_its_parts_too(patients: list[Patient]):
     for organ in SEGMENTS:
         ill = next(p for p in patients if p.lesions and p.lesions[0].organ == organ)
         segments = segment_map(ill.labels, organ)
@@ -184,7 +184,7 @@ def test_pieces_keep_their_parts(trunks: list[Trunk], organ: int):
         assert agreement(pieces, whole) > 0.85
 
 
-def test_a_scan_of_the_upper_abdomen_shows_no_pelvic_colon(trunks: list[Trunk]):
+def test_scan_of_the_upper_abdomen_shows_no_pelvic_colon(trunks: list[Trunk]):
     for trunk in trunks:
         whole = segment_map(trunk.labels, COLORECTUM)
         hips = np.argwhere(np.isin(trunk.labels.voxels, (77, 78)))
@@ -196,7 +196,7 @@ def test_a_scan_of_the_upper_abdomen_shows_no_pelvic_colon(trunks: list[Trunk]):
         assert agreement(top, whole[:, :, floor:]) > 0.95
 
 
-def test_a_scan_of_the_pelvis_shows_the_pelvic_colon_alone(trunks: list[Trunk]):
+def test_scan_of_the_pelvis_shows_the_pelvic_colon_alone(trunks: list[Trunk]):
     shares = []
     for trunk in trunks:
         hips = np.argwhere(np.isin(trunk.labels.voxels, (77, 78)))
@@ -228,7 +228,7 @@ def test_without_landmarks_most_voxels_stay_in_their_part(
 
 @pytest.mark.parametrize("organ", SEGMENTS)
 @pytest.mark.parametrize("places", [[(3, 4, 5)], [(0, 0, 0), (9, 9, 9)], [(1, 2, 3), (1, 2, 4)]])
-def test_a_voxel_or_two_lie_in_some_part(organ: int, places: list[tuple[int, int, int]]):
+def test_voxel_or_two_lie_in_some_part(organ: int, places: list[tuple[int, int, int]]):
     voxels = np.zeros((10, 10, 10), np.uint8)
     voxels[tuple(np.transpose(places))] = organ
     segments = segment_map(Volume(voxels, np.diag([3.0, 3.0, 5.0, 1.0])), organ)
@@ -236,7 +236,7 @@ def test_a_voxel_or_two_lie_in_some_part(organ: int, places: list[tuple[int, int
     assert segments.max() <= len(SEGMENTS[organ])
 
 
-def test_the_nearest_part_is_found_in_millimetres():
+def test_nearest_part_is_found_in_millimetres():
     segments = np.zeros((5, 4, 4), np.uint8)
     segments[0, 0, 0], segments[4, 0, 0], segments[0, 0, 3] = 1, 2, 3
     affine = np.diag([-1.0, 1.0, 10.0, 1.0])
@@ -248,7 +248,7 @@ def test_the_nearest_part_is_found_in_millimetres():
 
 
 @pytest.mark.parametrize(("organ", "found"), [(PANCREAS, "no voxel with id 7"), (1, "found 1,")])
-def test_an_organ_out_of_view_or_without_parts_is_refused(organ: int, found: str):
+def test_organ_out_of_view_or_without_parts_is_refused(organ: int, found: str):
     with pytest.raises(InputError, match=found):
         segment_map(Volume(np.zeros((4, 4, 4), np.uint8), np.eye(4), "empty"), organ)
 

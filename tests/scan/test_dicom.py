@@ -97,7 +97,7 @@ def test_slices_are_sorted_by_place_not_by_number(tmp_path):
     np.testing.assert_array_equal(ct.voxels, hu().transpose(2, 1, 0))
 
 
-def test_an_oblique_sagittal_stack(tmp_path):
+def test_oblique_sagittal_stack(tmp_path):
     angle = np.deg2rad(10)
     row = np.array([0, np.cos(angle), np.sin(angle)])
     column = np.array([0, np.sin(angle), -np.cos(angle)])
@@ -114,7 +114,7 @@ def test_an_oblique_sagittal_stack(tmp_path):
     )
 
 
-def test_the_rescale_is_each_slices_own(tmp_path):
+def test_rescale_is_each_slices_own(tmp_path):
     slices = make_series()
     slices[4] = make_slice(4, slices[0].SeriesInstanceUID, slope=0.5, intercept=-1000)
     ct = read_ct(save(tmp_path / "ct", slices))
@@ -353,18 +353,18 @@ def test_damaged_files(tmp_path):
     refused(folder, "file", "004.dcm", "damaged header (RecursionError)")
 
 
-def test_a_folder_without_a_scan(tmp_path):
+def test_folder_without_a_scan(tmp_path):
     refused(tmp_path, "files", "no DICOM slice")
     (tmp_path / "a.dcm").write_text("text")
     refused(tmp_path, "files", "no DICOM slice")
 
 
-def test_a_single_file_is_not_a_series(tmp_path):
+def test_single_file_is_not_a_series(tmp_path):
     folder = save(tmp_path / "ct", make_series())
     refused(folder / "004.dcm", "file type", "folder")
 
 
-def test_a_real_series(shared_data):
+def test_real_series(shared_data):
     totalsegmentator = shared_data / "ct-totalsegmentator"
     ct = read_ct(totalsegmentator / "example_ct_dicom")
     assert ct.shape == (512, 512, 20)

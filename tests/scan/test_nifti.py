@@ -63,7 +63,7 @@ def test_nifti_2_and_big_endian_headers(tmp_path):
 
 
 @pytest.mark.parametrize("packing", ["named .gz, not packed", "packed, not named .gz"])
-def test_the_content_decides_about_packing(tmp_path, packing):
+def test_content_decides_about_packing(tmp_path, packing):
     plain, packed = write(tmp_path / "a.nii"), write(tmp_path / "b.nii.gz")
     source = plain if packing.startswith("named") else packed
     target = tmp_path / ("c.nii.gz" if source == plain else "c.nii")
@@ -79,7 +79,7 @@ def test_scaling(tmp_path, slope, inter, factor, shift):
     np.testing.assert_allclose(read_ct(path).voxels, hu() * factor + shift)
 
 
-def test_the_qform_places_a_scan_without_sform(tmp_path):
+def test_qform_places_a_scan_without_sform(tmp_path):
     image = nib.Nifti1Image(hu(), None)
     image.set_qform(AFFINE, code=1)
     image.set_sform(None, code=0)
@@ -87,7 +87,7 @@ def test_the_qform_places_a_scan_without_sform(tmp_path):
     np.testing.assert_allclose(read_ct(tmp_path / "a.nii").affine, AFFINE, atol=1e-5)
 
 
-def test_a_trailing_axis_of_one_is_no_axis(tmp_path):
+def test_trailing_axis_of_one_is_no_axis(tmp_path):
     assert read_ct(write(tmp_path / "a.nii", hu()[..., None])).shape == (12, 10, 9)
 
 
@@ -210,7 +210,7 @@ def test_random_header_damage_raises_nothing_but_input_errors(tmp_path):
             read_ct(tmp_path / "a.nii")
 
 
-def test_a_real_scan(shared_data):
+def test_real_scan(shared_data):
     ct = read_ct(shared_data / "ct-crlm" / "CRLM-CT-1006.nii.gz")
     assert ct.shape == (512, 512, 51)
     np.testing.assert_allclose(ct.spacing, (0.805, 0.805, 5), atol=1e-3)

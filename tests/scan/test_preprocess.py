@@ -99,7 +99,7 @@ def test_resize_equals_a_dense_reference():
         ((45, 0, 0), 2, False),
     ],
 )
-def test_a_bright_cube_lands_where_the_patient_has_it(offset, axis, upper):
+def test_bright_cube_lands_where_the_patient_has_it(offset, axis, upper):
     plain = patient()
     middle = plain.affine[:3, :3] @ ((np.array(plain.shape) - 1) / 2) + plain.affine[:3, 3]
     centre = middle + offset
@@ -145,7 +145,7 @@ def test_crop_and_padding_are_the_body_and_a_square():
     assert all(abs(before - after) <= 1 for before, after in padding)
 
 
-def test_a_far_table_is_cropped_away():
+def test_far_table_is_cropped_away():
     ct = patient(shape=(60, 80, 30))
     ct.voxels[:, :2, :] = 0.0  # a plate well behind the body
     expected = preprocess(patient(shape=(60, 80, 30)), CONFIG)
@@ -182,7 +182,7 @@ def test_boxes_survive_the_way_to_mm_and_back(spacing):
     np.testing.assert_allclose(transform.world(grid_index(transform, points)), points, atol=1e-9)
 
 
-def test_a_box_found_in_the_grid_is_the_box_in_the_patient():
+def test_box_found_in_the_grid_is_the_box_in_the_patient():
     ct = patient(shape=(80, 80, 40))
     ct.voxels[ct.voxels > -500] = TISSUE
     centre = np.array([20.0, 80.0, 50.0])
@@ -266,6 +266,6 @@ def test_parameters_are_json():
 
 
 @pytest.mark.parametrize("bad", [{"grid": (0, 8, 8)}, {"width": 0.0}, {"level": float("nan")}])
-def test_an_impossible_config_is_refused(bad):
+def test_impossible_config_is_refused(bad):
     with pytest.raises(InputError):
         PreprocessConfig(**bad)

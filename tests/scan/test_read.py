@@ -124,14 +124,14 @@ def test_labels_on_another_grid(tmp_path, ct, change):
     refused(lambda: read_labels(path, ct), field, str(path), "CT's")
 
 
-def test_an_affine_apart_by_rounding_is_the_same_grid(tmp_path, ct):
+def test_affine_apart_by_rounding_is_the_same_grid(tmp_path, ct):
     affine = AFFINE + 1e-4
     affine[3] = (0, 0, 0, 1)
     labels = read_labels(save(tmp_path / "mask.nii.gz", labels_of(ct).astype(np.uint8), affine), ct)
     np.testing.assert_array_equal(labels.voxels, labels_of(ct))
 
 
-def test_an_empty_label_map_is_a_warning(tmp_path, ct):
+def test_empty_label_map_is_a_warning(tmp_path, ct):
     labels = read_labels(save(tmp_path / "mask.nii.gz", np.zeros(SHAPE, np.uint8)), ct)
     (warning,) = check_mask(labels, ct)
     assert "empty" in warning
@@ -190,7 +190,7 @@ def test_organs_have_their_density(shared_data, name):
     assert -900 < mean[14] < -600  # right lung
 
 
-def test_the_mask_of_another_scan_is_refused(shared_data):
+def test_mask_of_another_scan_is_refused(shared_data):
     folder = shared_data / "ct-totalsegmentator"
     ct = read_ct(folder / "example_ct.nii.gz")
     refused(lambda: read_labels(folder / "example_seg.nii.gz", ct), "dim", "example_ct.nii.gz")

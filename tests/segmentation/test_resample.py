@@ -10,7 +10,7 @@ from tumorchain_jax.segmentation.resample import (
     Spacing,
     plan_resize,
     resample,
-    resample_labels,
+    resample_to_labels,
     resampled_shape,
 )
 
@@ -99,7 +99,7 @@ def test_labels_are_the_largest_of_resampled_logits(planes: int, new_shape: Shap
     logits = random(4, 20, 8, 9)
     resize = plan_resize(LINEAR, (20, 8, 9), new_shape, ONE, ONE)
     each = [zoomed(values, new_shape, 1) for values in logits]
-    got = resample_labels(slabs(logits, planes), resize)
+    got = resample_to_labels(slabs(logits, planes), resize)
     assert got.dtype == np.uint8
     np.testing.assert_array_equal(got, np.argmax(each, axis=0))
 
@@ -114,14 +114,17 @@ def test_of_equal_logits_the_first_class_is_taken() -> None:
     # Apart in float32, the same in float16.
     logits[2, 0] += 1e-4
     resize = plan_resize(LINEAR, (2, 2, 2), (2, 2, 2), ONE, ONE)
-    assert resample_labels(iter([logits]), resize)[:, 0, 0].tolist() == [2, 0]
-    assert resample_labels(iter([logits]), resize, half_precision=True)[:, 0, 0].tolist() == [1, 0]
+    assert resample_to_labels(iter([logits]), resize)[:, 0, 0].tolist() == [2, 0]
+    assert resample_to_labels(iter([logits]), resize, half_precision=True)[:, 0, 0].tolist() == [
+        1,
+        0,
+    ]
 
 
 def test_many_classes_need_a_larger_type() -> None:
     logits = np.zeros((300, 1, 1, 2), np.float32)
     logits[299, ..., 1] = 1
     resize = plan_resize(LINEAR, (1, 1, 2), (1, 1, 2), ONE, ONE)
-    got = resample_labels(iter([logits]), resize)
+    got = resample_to_labels(iter([logits]), resize)
     assert got.dtype == np.uint16
     assert got.ravel().tolist() == [0, 299]

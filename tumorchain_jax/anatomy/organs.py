@@ -137,15 +137,15 @@ DIGESTIVE: tuple[int, ...] = (LIVER, PANCREAS, STOMACH, COLORECTUM, ESOPHAGUS)
 _COUINAUD = ("II", "III", "IV", "IVa", "IVb", "V", "VI", "VII", "VIII")
 
 SUB_ORGANS: dict[int, tuple[str, ...]] = {
-    5: (
+    LIVER: (
         *(f"{lobe} lobe of the liver" for lobe in ("right", "left", "caudate", "quadrate")),
         *(f"liver segment {number}" for number in ("I", *_COUINAUD)),
     ),
-    7: tuple(
+    PANCREAS: tuple(
         f"{part} of the pancreas" for part in ("head", "neck", "body", "tail", "uncinate process")
     ),
-    6: ("gastric cardia", "gastric fundus", "gastric body", "gastric antrum", "pylorus"),
-    20: (
+    STOMACH: ("gastric cardia", "gastric fundus", "gastric body", "gastric antrum", "pylorus"),
+    COLORECTUM: (
         "cecum",
         "ascending colon",
         "hepatic flexure",
@@ -155,7 +155,7 @@ SUB_ORGANS: dict[int, tuple[str, ...]] = {
         "sigmoid colon",
         "rectum",
     ),
-    15: (
+    ESOPHAGUS: (
         "cervical esophagus",
         *(f"{third} thoracic esophagus" for third in ("upper", "middle", "lower")),
         "abdominal esophagus",
@@ -391,11 +391,6 @@ def merge_labels(ids: np.ndarray) -> np.ndarray:
             "label map", "voxel type", str(ids.dtype), "integers", "save organ ids as integers"
         )
     if ids.size and not 0 <= ids.min() <= ids.max() < len(MERGE):
-        raise InputError(
-            "label map",
-            "organ ids",
-            f"{ids.min()}..{ids.max()}",
-            "0..117",
-            "use the label map of TotalSegmentator v2, task `total`",
-        )
+        found, hint = f"{ids.min()}..{ids.max()}", "use a map of TotalSegmentator v2, task `total`"
+        raise InputError("label map", "organ ids", found, "0..117", hint)
     return MERGE[ids]

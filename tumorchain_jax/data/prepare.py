@@ -102,7 +102,8 @@ def prepare(
     patients = _write_records(folder, records, outcomes, log)
     kept = sum(patients.values())
     lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in log)
-    write_file(folder / "skipped.jsonl", lines.encode())
+    # A file name may hold bytes that are no text; JSON knows them as escapes.
+    write_file(folder / "skipped.jsonl", lines.encode(errors="backslashreplace"))
     if not kept:
         hint = f"see {folder / 'skipped.jsonl'}"
         raise InputError(records.path, "records", "none of a usable scan", "one or more", hint)

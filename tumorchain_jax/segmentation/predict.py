@@ -18,7 +18,7 @@ from tumorchain_jax.segmentation.preprocess import (
     resize_back,
     restore,
 )
-from tumorchain_jax.segmentation.resample import resample_labels
+from tumorchain_jax.segmentation.resample import resample_to_labels
 from tumorchain_jax.segmentation.tiles import sliding_window, tile_program
 
 Dtype = Literal["float32", "bfloat16"]
@@ -86,7 +86,7 @@ class Predictor:
             half_precision_sum=self._half,
         )
         resize = resize_back(plan, grids)
-        labels = resample_labels(self._finite(slabs), resize, half_precision=self._half)
+        labels = resample_to_labels(self._finite(slabs), resize, half_precision=self._half)
         return restore(labels, scan, plan, grids)
 
     def _check_memory(self, grids: Grids, source: str) -> None:

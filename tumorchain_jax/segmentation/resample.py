@@ -130,7 +130,7 @@ def _reach(rows: np.ndarray) -> tuple[int, int]:
     return int(used[0]), int(used[-1]) + 1
 
 
-def resample_labels(
+def resample_to_labels(
     slabs: Iterator[np.ndarray], resize: Resize, *, half_precision: bool = False
 ) -> np.ndarray:
     """Return the most likely class of every voxel of the finer grid, class by class.

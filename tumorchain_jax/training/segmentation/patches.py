@@ -30,7 +30,7 @@ from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.segmentation.plans import Intensity, Plan, Spline
 from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
 from tumorchain_jax.segmentation.resample import Resize, plan_resize
-from tumorchain_jax.segmentation.resample import resample_labels as likeliest
+from tumorchain_jax.segmentation.resample import resample_to_labels as likeliest
 
 SCANS_PER_SHARD = 50
 LINEAR = Spline(order=1, order_z=0, separate_z=None, threshold=3.0)
