@@ -152,6 +152,7 @@ def test_what_the_grid_does_not_show_is_zero() -> None:
 # ---------------------------------------------------------------- classifier
 
 
+@pytest.mark.program
 def test_what_is_separable_is_learned() -> None:
     rng = np.random.default_rng(0)
     middles = 3 * rng.normal(size=(4, 6))
@@ -162,6 +163,7 @@ def test_what_is_separable_is_learned() -> None:
     assert learn_to_answer(rows[:60], names[:60], patients, rows[60:]) == names[60:]
 
 
+@pytest.mark.program
 def test_nothing_to_read_is_the_commonest_answer() -> None:
     noise = np.random.default_rng(0).normal(size=(60, 5))
     answers = ["N1" if number % 4 else "N0" for number in range(60)]
@@ -170,6 +172,7 @@ def test_nothing_to_read_is_the_commonest_answer() -> None:
 
 
 @pytest.mark.parametrize("answers", [["M0"], ["M0", "M0"]])
+@pytest.mark.program
 def test_one_answer_is_all_there_is(answers: Answers) -> None:
     rows = np.arange(len(answers), dtype=float)[:, None]
     patients = list(map(str, range(len(answers))))
@@ -193,6 +196,7 @@ def loaded(checkpoint: Path) -> ModelFolder:
     return load_model(checkpoint)
 
 
+@pytest.mark.program
 def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable) -> None:
     rows = linear_probe(loaded, write(densities()))
     truths = [densities()[int(name.split("-")[1])] for name in TEST]
@@ -202,10 +206,12 @@ def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Call
     }
 
 
+@pytest.mark.program
 def test_without_the_mask_the_spots_are_alike(loaded: ModelFolder, write: Callable) -> None:
     assert linear_probe(loaded, write(densities(), lesion=False))["density"]["accuracy"] <= 75
 
 
+@pytest.mark.program
 def test_test_patients_teach_nothing(loaded: ModelFolder, write: Callable) -> None:
     other = {HYPODENSE: HYPERDENSE, HYPERDENSE: HYPODENSE}
     answers = [other[a] if n % 3 == 2 else a for n, a in enumerate(densities())]
@@ -230,6 +236,7 @@ def test_scans_of_another_window_are_refused(loaded: ModelFolder, write: Callabl
 # -------------------------------------------------------------- command line
 
 
+@pytest.mark.program
 def test_the_command_prints_a_table_or_json(
     checkpoint: Path, write: Callable, capsys: pytest.CaptureFixture[str]
 ) -> None:

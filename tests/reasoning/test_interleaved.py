@@ -353,7 +353,9 @@ def test_extend_gives_the_logits_of_the_whole_sequence(world: World) -> None:
     organ, roi = next(iter(question.rois.items()))
     pieces = [question.prompt, world.chat.look_again([(organ, roi)]), words([7])]
     decoder = MODEL.decoder
-    state = DecodeState(empty_cache(decoder, 1, 200), jnp.zeros(1, jnp.int32), jnp.zeros((1, 512)))
+    state = DecodeState(
+        empty_cache(decoder, 1, 200, jnp.float32), jnp.zeros(1, jnp.int32), jnp.zeros((1, 512))
+    )
     read = jax.jit(partial(extend, TumorChain(MODEL, unrolled=True)))
     sequence = Interleaved()
     for piece in pieces:

@@ -9,6 +9,8 @@ from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.reasoning.prompt import TEXT, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt, roi_turn
 
+pytestmark = pytest.mark.program
+
 SLOTS = 6
 turn_of = jax.jit(roi_turn)
 

@@ -1,7 +1,7 @@
-"""The reasoning loop beside the same loop written around transformers' `generate`.
+"""Benchmark of the reasoning loop against the same loop around transformers' `generate`.
 
 Random weights name no organ. So here every token is spelt as the names of as many organs as there
-are rounds, and each round finds one that it has not looked at yet: three rounds of 64 tokens, 64
+are rounds, and each round names one that was not looked at yet: three rounds of 64 tokens, with 64
 ROI tokens between them.
 """
 
@@ -34,11 +34,11 @@ QUESTION = "Where is the tumour in this CT?"
 
 @dataclass(frozen=True)
 class Scene:
-    """One question about one made-up scan.
+    """One question about one synthetic scan.
 
     Attributes:
-        bank: its visual tokens.
-        roi_index: of each organ.
+        visual_tokens: `[1, M, K]`.
+        roi_index: visual indices of each organ's ROI tokens, `[1, O, L]`.
         words: the text of every token.
     """
 
@@ -59,25 +59,25 @@ def bench_loop(
     roi_slots: int = 64,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Seconds of one answer, and how many times as fast as the peer, which keeps its cache too.
+    """Measure seconds of one answer, and the speedup; the reference reuses its cache too.
 
     Raises:
-        InputError: PyTorch is not here.
+        InputError: PyTorch is not installed.
     """
     config = replace(TumorChainConfig(encoder, decoder), roi_slots=roi_slots)
     scene = _scene(config, rounds, tokens)
     stacked = random_decoder(decoder)
-    peer = transformers_model(decoder, stacked)
+    reference_model = transformers_model(decoder, stacked)
     ours = _ours(config, {"decoder": unroll(stacked)}, scene)
     del stacked
-    theirs = _Theirs(peer, scene)
-    ours_s, theirs_s = seconds(ours, repeats), seconds(theirs, repeats)
+    reference = _ReferenceLoop(reference_model, scene)
+    ours_s, reference_s = seconds(ours, repeats), seconds(reference, repeats)
     written = np.asarray(ours())[:, 0]
     return {
         "loop, s": ours_s,
-        "loop around transformers, s": theirs_s,
-        "loop, times as fast": theirs_s / ours_s,
-        "same text, share": float(np.mean(written == theirs())),
+        "loop around transformers, s": reference_s,
+        "loop, speedup": reference_s / ours_s,
+        "same text, share": float(np.mean(written == reference())),
     }
 
 
@@ -117,8 +117,8 @@ def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
     return lambda: reason(model, loop, params, matcher, roi_prompt, request).written.tokens
 
 
-class _Theirs:
-    """The loop as one writes it around `generate`, the cache kept from round to round."""
+class _ReferenceLoop:
+    """The loop written around `generate`; the cache is reused from round to round."""
 
     def __init__(self, model: Any, scene: Scene):
         import torch
@@ -127,7 +127,7 @@ class _Theirs:
         self.visual_tokens = torch.from_numpy(scene.visual_tokens[0])
 
     def __call__(self) -> np.ndarray:
-        """The tokens of each round."""
+        """Run the loop; the tokens of each round."""
         import torch
         from transformers import DynamicCache
 

@@ -1,7 +1,8 @@
-"""`tumorchain evaluate`: accuracy on cases whose truth is known."""
+"""`tumorchain evaluate`: measure accuracy on cases whose truth is known."""
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,11 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="with --data: fit a linear probe to the visual tokens of the true lesions",
     )
+    output.add_argument(
+        "--dice",
+        action="store_true",
+        help="with --phantoms: measure the Dice of the segmenter's organ masks",
+    )
     add("--json", action="store_true", help="print the score as JSON")
 
 
@@ -77,6 +83,8 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     if options.probe:
         return _probe(options)
+    if options.dice:
+        return _dice(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     use_compilation_cache()
     score, text = evaluate(
@@ -103,6 +111,23 @@ def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
         hint = "ask about phantoms or real CTs"
         raise InputError("command line", "--segment", "a data set", "scans", hint)
     return make_segmenter(weights=None if options.segment is True else options.segment)
+
+
+def _dice(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, summarise
+    from tumorchain_jax.segmentation.factory import make_segmenter
+
+    if options.data or options.items or options.real:
+        hint = "leave out --data, --rescore and --real"
+        raise InputError("command line", "--dice", "another source", "digital patients", hint)
+    check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
+    use_compilation_cache()
+    segmenter = make_segmenter(weights=None if options.segment is True else options.segment)
+    seeds = range(options.seed, options.seed + options.phantoms)
+    organs = summarise(phantom_dice(segmenter, seeds))
+    values = {name: asdict(dice) for name, dice in organs.items()}
+    print(json.dumps(values) if options.json else f"{dice_text(organs)}\n{NOTICE}")
+    return 0
 
 
 def _probe(options: argparse.Namespace) -> int:
