@@ -26,16 +26,16 @@ def choose(*flags, **more):
     return TotalSegmenter("rule", (OrganModel("rule", (0, *range(1, 41)), halves, lambda: ""),))
 
 factory.make_segmenter = choose
-write, written = segment_files.write_labels, []
+write, written, mode = segment_files.write_labels, [], sys.argv[1]
 
 def then(*arguments):
     write(*arguments)
     written.append(arguments[0])
-    if len(written) == 20 and sys.argv[1] == "kill":
+    if len(written) == 20 and mode == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
 
 segment_files.write_labels = then
-if sys.argv[1] == "full":
+if mode == "full":
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
 sys.argv[1:] = ["segment", *sys.argv[2:]]
 sys.exit(main())

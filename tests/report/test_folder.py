@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.report.folder import check_folder, write_folder
 
 FILES = {"report.json": "{}", "report.html": "new"}
@@ -142,4 +143,16 @@ def test_leftovers_of_a_killed_run_do_not_disturb(tmp_path: Path) -> None:
         (tmp_path / leftover).mkdir()
         (tmp_path / leftover / "report.html").write_text("half")
     write_folder(tmp_path / "out", FILES, overwrite=False)
+    assert names(tmp_path) == ["out"]
+
+
+def test_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_directory(tmp_path / "out") as part:
+            (part / "report.json").write_text("new")
+            earlier(tmp_path / "out")
+
+    with pytest.raises(OSError, match="not empty"):
+        write()
+    assert (tmp_path / "out" / "report.json").read_text() == "old"
     assert names(tmp_path) == ["out"]

@@ -50,10 +50,10 @@ def atomic_file(path: Path) -> Iterator[BufferedWriter]:
 
 
 def staging_path(output: Path) -> Path:
-    """The hidden folder in which an output is made.
+    """Return the hidden folder in which an output is made.
 
     Raises:
-        InputError: the output is there already, or the folder it would lie in is not.
+        InputError: the output exists already, or its parent folder does not.
     """
     if output.exists():
         raise InputError(output, "output", "there already", "a new folder", "name another")
@@ -81,13 +81,14 @@ def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         part.mkdir()
         yield part
-        if output.exists():
+        moved = overwrite and output.exists()
+        if moved:
             shutil.rmtree(replaced, ignore_errors=True)
             output.rename(replaced)
         try:
             part.rename(output)
         except BaseException:
-            if replaced.exists():
+            if moved:
                 replaced.rename(output)
             raise
         shutil.rmtree(replaced, ignore_errors=True)
