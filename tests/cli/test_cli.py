@@ -451,7 +451,7 @@ def test_a_stopped_training_ends_as_its_launcher_asks(
     def train(*_: object) -> None:
         raise Stopped("at step 4 of 6")
 
-    monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.train", train)
+    monkeypatch.setattr("tumorchain_jax.training.registry.train", train)
     config = str(Path(__file__).parents[2] / "configs" / "nano.py")
     assert main(["train", "--config", config, "--workdir", str(tmp_path), *words]) == code
     told = "tumorchain: stopped at step 4 of 6; rerun the same command to resume\n"

@@ -31,8 +31,8 @@ from tumorchain_jax.phantoms.patient import Patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
+from tumorchain_jax.training.registry import train
 from tumorchain_jax.training.tumorchain.dataset import layout_of
-from tumorchain_jax.training.tumorchain.train import train
 
 GRID = PreprocessConfig((8, 16, 16))
 Command = Callable[[Path, Path], list[str]]
@@ -113,7 +113,7 @@ def test_training_reads_a_prepared_data_set(
     (tmp_path / "split.json").write_text(json.dumps(sides))
     run(written, data, "--split", tmp_path)
     config = read_config(written / "config.py", [f"--config.data.folder={data}"])
-    monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.fit", fit)
+    monkeypatch.setattr("tumorchain_jax.training.registry.fit", fit)
     with pytest.raises(Reached):
         train(config, tmp_path / "work")
     assert read_split(data) == {

@@ -39,6 +39,28 @@ def test_folder_of_folders_is_searched_and_named_by_relative_path(tmp_path: Path
     assert [case.output for case in cases] == [out / case.name for case in cases]
 
 
+def test_zip_archives_are_scans(tmp_path: Path) -> None:
+    scans = make(tmp_path / "scans", "p1/series.zip", "p2/CT.nii", "one.zip")
+    cases = list_cases([scans], [], tmp_path / "out")
+    assert found(cases, scans) == {
+        "one": "one.zip",
+        "p1/series": "p1/series.zip",
+        "p2/CT": "p2/CT.nii",
+    }
+    (one,) = list_cases([scans / "one.zip"], [], tmp_path / "out")
+    assert (one.name, one.output) == ("one", tmp_path / "out")
+    series = make(tmp_path / "series", "1.dcm", "2.dcm", "backup.zip")
+    assert [case.ct for case in list_cases([series], [], tmp_path / "out")] == [series]
+
+
+@pytest.mark.parametrize("other", ["CT.nii.gz", "more/1.dcm"])
+def test_slices_beside_other_scans_are_refused(tmp_path: Path, other: str) -> None:
+    """Else they would be left out without a word."""
+    scans = make(tmp_path / "scans", "1.dcm", other)
+    with pytest.raises(InputError, match="found DICOM slices beside other scans or folders"):
+        list_cases([scans], [], tmp_path / "out")
+
+
 def test_data_set_layout_is_one_scan_per_folder_with_its_labels(tmp_path: Path) -> None:
     files = ("ct.nii.gz", "labels.nii.gz", "lesions.nii.gz", "truth.json")
     data = make(tmp_path / "data", *(f"{name}/{file}" for name in "ab" for file in files))

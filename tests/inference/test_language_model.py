@@ -24,6 +24,7 @@ from tumorchain_jax.models.weight_map import from_ours
 from tumorchain_jax.reasoning.generate import Sampling
 from tumorchain_jax.weights.tensor_files import TensorWriter
 
+pytestmark = pytest.mark.program
 WORDS = ["</s>", "user", ":", *(f"w{i}" for i in range(27))]
 CONFIG = Qwen2Config(
     vocab_size=len(WORDS),

@@ -11,6 +11,8 @@ from tumorchain_jax.segmentation.model_folder import SegmentationModel
 from tumorchain_jax.segmentation.plans import Resampling, Spline
 from tumorchain_jax.segmentation.predict import Predictor
 
+pytestmark = pytest.mark.program
+
 
 def scan_of(*shape: int, spacing: float = 1.5) -> Volume:
     voxels = np.random.default_rng(0).uniform(-900, 900, shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The programs of a configuration, lowered for the devices of a mesh without any array.
+"""Lower the programs of a configuration for the devices of a mesh, without making an array.
 
 Shape letters: B scans or tiles of one, M visual tokens, O organs, L ROI slots, P prompt positions.
 """
@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import (
@@ -30,18 +31,32 @@ from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import MAX_QUESTION_TOKENS, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
 from tumorchain_jax.segmentation.tiles import tile_program
-from tumorchain_jax.training.tumorchain.program import build_program
+from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.registry import task_name
 
 LONGEST_TOKEN = 128
 """Bytes of the longest of Qwen's tokens, which is 128 spaces."""
 
 
-def lower_training(config: ConfigDict, mesh: Mesh) -> Any:
-    """One optimizer step."""
-    program = build_program(config, mesh)
-    with on_mesh(mesh):
+def lower_training(program: Program, mesh: Mesh) -> Any:
+    """One optimizer step of any training task."""
+    with on_mesh(mesh, program.rules):
         step: Any = program.step
         return step.lower(program.state, program.batch)
+
+
+def lower_inference(config: ConfigDict, name: str, mesh: Mesh, batch_size: int) -> Any:
+    """The inference program of a task: `reason` or `segment`.
+
+    Raises:
+        InputError: the task of the configuration has no such program.
+    """
+    task = task_name(config)
+    own, lower = INFERENCE[task]
+    if name != own:
+        expected = f"train or {own}, the programs of the task {task}"
+        raise InputError("command line", "--program", name, expected, "choose one")
+    return lower(config, mesh, batch_size)
 
 
 def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
@@ -57,7 +72,7 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
         }
     )
     everywhere = NamedSharding(mesh, PartitionSpec())
-    # The template's words are as many with one tokenizer as with another, more or less.
+    # The template has about as many tokens with one tokenizer as with another.
     chat = Chat(Tokenizer.load(NANO_CHECKPOINT), model.template)
     matcher = build_matcher([b"x" * LONGEST_TOKEN] * model.decoder.vocab_size)
     prompt = build_roi_prompt(chat)
@@ -87,6 +102,13 @@ def lower_segmentation(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
     params = jax.tree.map(stored, nn.meta.unbox(made)["params"])
     with on_mesh(mesh):
         return jax.jit(tile_program(segmenter.network, (), dtype)).lower(params, tiles)
+
+
+INFERENCE = {
+    "tumorchain": ("reason", lower_reasoning),
+    "segmentation": ("segment", lower_segmentation),
+}
+"""Task -> its program at inference, and what lowers it."""
 
 
 def _request(

@@ -32,7 +32,13 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.optimizer import make_optimizer
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.step import make_step
-from tumorchain_jax.training.tumorchain.loss import Batch, hybrid_loss, loss_sums, totals
+from tumorchain_jax.training.tumorchain.loss import (
+    Batch,
+    HybridLoss,
+    hybrid_loss,
+    loss_sums,
+    totals,
+)
 
 MODEL = TumorChainConfig(
     encoder=ViT3DConfig((32, 128, 128), (4, 16, 16), 384, 1536, 6, 6),
@@ -148,7 +154,7 @@ class _Trainer:
             hyper.weight_decay,
             hyper.clip_norm,
         )
-        self.update = make_step(self.model, self.optimizer, hyper.alpha, accumulation=1)
+        self.update = make_step(HybridLoss(self.model, hyper.alpha), self.optimizer)
         params = _initial(config)
         moments = jax.jit(self.optimizer.init)(params)
         self.state = TrainState(jnp.int32(0), params, {}, moments)

@@ -31,8 +31,8 @@ def add_command(command: Command) -> None:
         nargs="+",
         required=True,
         metavar="CT",
-        help="NIfTI file, folder of a DICOM series, or folder of scans (searched with all its "
-        "folders; scans are named by their relative paths)",
+        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans (searched "
+        "with all its folders; scans are named by their relative paths)",
     )
     add(
         "-o",

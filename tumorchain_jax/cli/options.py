@@ -1,7 +1,6 @@
 """Options and checks that several subcommands share."""
 
 import argparse
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,23 +14,6 @@ Run = Callable[[argparse.Namespace], int]
 """Does a subcommand's work, and returns its exit code."""
 Command = Callable[[str, Run, str], argparse.ArgumentParser]
 """(name, function that does the work, summary) -> the parser of a new subcommand."""
-
-
-def path_argument(text: str) -> Path:
-    """Parse a path; refuse one that no file can have.
-
-    Raises:
-        argparse.ArgumentTypeError: it has a NUL byte, or is longer than the file system allows.
-    """
-    try:
-        os.lstat(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError("a path cannot contain a NUL byte") from error
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            found = f"a path of {len(text)} characters is too long: {text[:40]}..."
-            raise argparse.ArgumentTypeError(found) from error
-    return Path(text)
 
 
 def takes_overrides(command: argparse.ArgumentParser) -> None:

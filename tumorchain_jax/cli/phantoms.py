@@ -2,9 +2,10 @@
 
 import argparse
 import json
+from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, path_argument
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
 
 
 def add_command(command: Command) -> None:
@@ -16,7 +17,7 @@ def add_command(command: Command) -> None:
     add(
         "-o",
         "--output",
-        type=path_argument,
+        type=Path,
         required=True,
         metavar="DIR",
         help="folder to write to; rerun the same command to resume",

@@ -12,6 +12,7 @@ from tumorchain_jax.cli.options import (
     takes_overrides,
     takes_processes,
 )
+from tumorchain_jax.core.remote import as_path
 
 
 def add_command(command: Command) -> None:
@@ -19,7 +20,13 @@ def add_command(command: Command) -> None:
     preflight = command("preflight", _preflight, "Check that every host is ready for a training")
     add = preflight.add_argument
     add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
-    add("--workdir", type=Path, required=True, metavar="DIR", help="of the training")
+    add(
+        "--workdir",
+        type=as_path,
+        required=True,
+        metavar="DIR",
+        help="of the training: a folder, or gs://BUCKET/FOLDER",
+    )
     add("--json", action="store_true", help="print checks and hosts as JSON")
     takes_processes(preflight)
     takes_overrides(preflight)

@@ -4,9 +4,10 @@ import argparse
 import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import Command, check_numbers, path_argument, takes_overrides
+from tumorchain_jax.cli.options import Command, check_numbers, takes_overrides
 
 
 def add_command(command: Command) -> None:
@@ -18,7 +19,7 @@ def add_command(command: Command) -> None:
     add(
         "-i",
         "--input",
-        type=path_argument,
+        type=Path,
         required=True,
         metavar="SCANS",
         help="JSON lines with scan, ct, labels (and lesions, abnormal), or a folder with a folder "
@@ -28,33 +29,33 @@ def add_command(command: Command) -> None:
     add(
         "-o",
         "--output",
-        type=path_argument,
+        type=Path,
         required=True,
         metavar="DATA",
         help="folder of the data set; rerun the same command to resume",
     )
     add(
         "--records",
-        type=path_argument,
+        type=Path,
         required=True,
         help="JSON lines, one record each; `scan` is a scan's name",
     )
     add(
         "--config",
-        type=path_argument,
+        type=Path,
         required=True,
         help="training configuration; its grid and CT window are used",
     )
     add(
         "--tokenizer",
-        type=path_argument,
+        type=Path,
         required=True,
         metavar="DIR",
         help="folder with the tokenizer.json of the model",
     )
     add(
         "--split",
-        type=path_argument,
+        type=Path,
         metavar="DIR",
         help="folder with a split.json (default: one patient in ten is for testing)",
     )

@@ -40,11 +40,11 @@ help texts, not this page.
   for what it does too (`-ta`, `-rs`, `--roi_subset`, `-ml`, `-s`, `-ro`, `-f`), with one exception:
   quiet is `--quiet`, since `-q` is the question.
 - Flags are neither shortened nor joined with their values: `-ot x` and `--over` are refused.
-- A scan is a NIfTI file or the folder of a DICOM series. A folder of scans is searched with all its
-  folders, and scans are named by their relative paths: `DIR/site1/p1/CT.nii.gz` becomes
-  `OUTPUT/site1/p1/CT`. A folder with `ct.nii.gz` (or a DICOM folder `ct`) is one scan, named after
-  the folder; its `labels.nii.gz` is its mask where `-m` names the same folder of folders. Hidden
-  files are skipped.
+- A scan is a NIfTI file, or the folder or zip archive of a DICOM series. A folder of scans is
+  searched with all its folders, and scans are named by their relative paths:
+  `DIR/site1/p1/CT.nii.gz` becomes `OUTPUT/site1/p1/CT`. A folder with `ct.nii.gz` (or a DICOM
+  folder `ct`) is one scan, named after the folder; its `labels.nii.gz` is its mask where `-m` names
+  the same folder of folders. Hidden files are skipped.
 - An output must be new, and lie outside the folders that are read. `--overwrite` replaces an
   earlier output once the new one is complete; a folder with any other file is refused. The one
   exception is `demo`, which replaces the report in its own default folder unasked.

@@ -23,7 +23,8 @@ def add_command(command: Command) -> None:
         type=Path,
         nargs="+",
         metavar="CT",
-        help="NIfTI file, folder of a DICOM series, or folder of scans, as for analyze",
+        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans, as for "
+        "analyze",
     )
     add(
         "-o",
@@ -88,9 +89,10 @@ def _segment(options: argparse.Namespace) -> int:
     for flag in ("input", "output"):
         if getattr(options, flag) is None:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
-    jobs = list_jobs(options.input, options.output, options.ml)
+    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite)
+    scans = [job.ct for job in jobs]
     for job in jobs:
-        check_job(job, [job.ct for job in jobs], options.overwrite)
+        check_job(job, scans)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())

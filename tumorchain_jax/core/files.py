@@ -1,4 +1,8 @@
-"""Files and folders that appear whole, or not at all."""
+"""Files and folders that appear whole, or not at all.
+
+Paths of an object store (`gs://BUCKET/...`, see `remote.py`) are etils' `epath.Path`; the others
+are `pathlib.Path`.
+"""
 
 import os
 import shutil
@@ -6,13 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedWriter
 from pathlib import Path
+from typing import TypeAlias
+
+from etils import epath
 
 from tumorchain_jax.core.errors import InputError
 
+AnyPath: TypeAlias = Path | epath.Path
 
-def write_file(path: Path, content: bytes) -> None:
+
+def is_remote(path: AnyPath) -> bool:
+    """Whether a path is of an object store."""
+    return "://" in os.fspath(path)
+
+
+def write_file(path: AnyPath, content: bytes) -> None:
     """Write a file: whole, or not at all. Makes its folder."""
-    with atomic_file(path) as file:
+    if is_remote(path):
+        path.write_bytes(content)  # an object appears when all of it has been sent
+        return
+    with atomic_file(Path(path)) as file:
         file.write(content)
 
 

@@ -17,8 +17,8 @@ from etils import epath
 
 from tumorchain_jax.core.downloads import cache_folder
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote, write_file
 
-AnyPath = Path | epath.Path
 LISTING = ".remote.json"
 """In a local copy: size and time of each of the store's files when it was copied."""
 CHUNK = 2**24
@@ -44,11 +44,6 @@ def as_path(path: str | os.PathLike[str]) -> AnyPath:
     # Other processes write to the same folders: a listing is never cached.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
     return epath.Path(text)
-
-
-def is_remote(path: AnyPath) -> bool:
-    """Whether a path is of a store."""
-    return "://" in os.fspath(path)
 
 
 def cached_folder(folder: AnyPath) -> Path:
@@ -84,7 +79,7 @@ def local_copy(folder: AnyPath) -> Path:
         raise InputError(folder, "folder", "no files", "a folder of the bucket", "check the URL")
     for name in known.keys() - found.keys():
         (local / name).unlink(missing_ok=True)
-    _put(listing, json.dumps(found).encode())
+    write_file(listing, json.dumps(found).encode())
     return local
 
 
@@ -101,6 +96,18 @@ def upload(local: Path, folder: AnyPath, last: Sequence[str] = ()) -> None:
     for name in sorted(names, key=lambda name: (name in last, name)):
         (remote / name).parent.mkdir(parents=True, exist_ok=True)
         _copy(epath.Path(local / name), remote / name)
+
+
+def move_folder(source: AnyPath, target: AnyPath) -> None:
+    """Move a folder; in a store file by file, for it has no rename."""
+    if not is_remote(source):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(target)
+        return
+    source, target = epath.Path(source), epath.Path(target)
+    for path in _files(source):
+        _copy(path, target / path.relative_to(source))
+    source.rmtree()
 
 
 def _files(folder: epath.Path) -> Iterator[epath.Path]:
@@ -124,12 +131,6 @@ def _copy(source: epath.Path, target: AnyPath) -> None:
         part = target.with_name(f".{target.name}.{os.getpid()}")
     with source.open("rb") as reader, part.open("wb") as writer:
         while content := reader.read(CHUNK):
-            writer.write(content)  # type: ignore[arg-type]
+            writer.write(content)
     if part is not target:
         part.replace(target)
-
-
-def _put(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(content)
-    part.replace(path)

@@ -32,7 +32,7 @@ from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.pretraining.train import pretrain_encoder
-from tumorchain_jax.training.tumorchain.train import train
+from tumorchain_jax.training.registry import train
 
 Train = Callable[[ConfigDict, Path], None]
 Ask = Callable[[Path, Path, int | None], list[Item]]

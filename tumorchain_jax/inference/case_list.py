@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 
-NIFTI = (".nii", ".nii.gz")
+NIFTI, ZIP = (".nii", ".nii.gz"), ".zip"
 # In the layout of a data set (`tumorchain prepare`), a folder is one scan: NAME/ct.nii.gz or the
 # DICOM folder NAME/ct, with NAME/labels.nii.gz beside it.
 CT_FILES, CT_FOLDER, LABELS = ("ct.nii.gz", "ct.nii"), "ct", "labels"
@@ -48,19 +48,21 @@ class _Scan:
 def list_cases(inputs: Sequence[Path], masks: Sequence[Path], output: Path) -> list[CasePaths]:
     """Pair scans with masks and outputs.
 
-    An input is a NIfTI file, the folder of a DICOM series, or a folder of scans, which is searched
-    with all its folders: every NIfTI file in it is a scan, and so is every folder that holds
-    neither NIfTI files nor folders (a DICOM series). A folder with `ct.nii.gz` (or a DICOM folder
-    `ct`) is one scan, named after the folder. The report of a single scan goes to `output` itself,
-    those of a folder of scans or of several inputs to `output / NAME`.
+    An input is a NIfTI file, the folder or zip archive of a DICOM series, or a folder of scans,
+    which is searched with all its folders: every NIfTI file and zip archive in it is a scan, and so
+    is every folder that holds no such file and no folder (a DICOM series). A folder with
+    `ct.nii.gz` (or a DICOM folder `ct`) is one scan, named after the folder. The report of a single
+    scan goes to `output` itself, those of a folder of scans or of several inputs to
+    `output / NAME`.
 
     Args:
         masks: as many label maps as scans, in their order; or one folder with NAME.nii.gz, or
             NAME/labels.nii.gz, of each scan. A scan without one there has no mask.
 
     Raises:
-        InputError: an input is missing or holds no scan; masks and scans do not pair up; two scans
-            have one name; `output` lies inside the inputs, where the next run would find it.
+        InputError: an input is missing; slices lie beside other scans; masks and scans do not pair
+            up; two scans have one name; `output` lies inside the inputs, where the next run would
+            find it.
     """
     for folder in (*inputs, *masks):
         _check_outside(output, folder)
@@ -76,8 +78,11 @@ def list_cases(inputs: Sequence[Path], masks: Sequence[Path], output: Path) -> l
 
 def scan_name(path: Path) -> str:
     """Return the name of a scan's file or folder, without its ending."""
-    name = path.resolve().name
-    for ending in (".nii.gz", ".nii"):
+    return _stem(path.resolve().name)
+
+
+def _stem(name: str) -> str:
+    for ending in (".nii.gz", ".nii", ZIP):
         name = name.removesuffix(ending)
     return name
 
@@ -121,13 +126,13 @@ def _search(folder: Path, shown: Path, above: tuple[Path, ...]) -> list[tuple[Pa
                 found += _search(here, path, (*above, folder.resolve()))
             else:
                 found.append((_only_ct(path) or path, here))
-        elif path.name.endswith(NIFTI):
+        elif path.name.endswith((*NIFTI, ZIP)):
             found.append((path, here.with_name(_stem(path.name))))
+        elif path.suffix.lower() == ".dcm":
+            found_here = "DICOM slices beside other scans or folders"
+            hint = "move the series into a folder of its own"
+            raise InputError(shown, "folder", found_here, "one or the other", hint)
     return found
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".gz").removesuffix(".nii")
 
 
 def _only_ct(path: Path) -> Path | None:
@@ -141,10 +146,11 @@ def _only_ct(path: Path) -> Path | None:
 def _is_folder_of_scans(path: Path) -> bool:
     if not path.is_dir() or _only_ct(path):
         return False
-    return any(
-        (inside.is_dir() or inside.name.endswith(NIFTI)) and not inside.name.startswith(".")
-        for inside in path.iterdir()
-    )
+    inside = [each for each in path.iterdir() if not each.name.startswith(".")]
+    zips = [each for each in inside if each.name.endswith(ZIP)]
+    if zips and len(zips) == len(inside):
+        return True
+    return any(each.is_dir() or each.name.endswith(NIFTI) for each in inside)
 
 
 def _names(scans: Sequence[_Scan]) -> list[str]:

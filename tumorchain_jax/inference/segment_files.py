@@ -35,10 +35,12 @@ class Job:
 
     Attributes:
         output: a `.nii.gz` or `.nii` file for one label map, or a folder for one file per organ.
+        overwrite: an earlier label map, or a folder of nothing but organs, may be there.
     """
 
     ct: Path
     output: Path
+    overwrite: bool = False
 
     @property
     def one_map(self) -> bool:
@@ -53,13 +55,16 @@ class Job:
         return self.output.with_name(f"{scan_name(self.output)}.{STATISTICS}")
 
 
-def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
+def list_jobs(
+    inputs: Sequence[Path], output: Path, one_map: bool, overwrite: bool = False
+) -> list[Job]:
     """List the label maps that a command line asks for.
 
     Args:
         inputs: as of `list_cases`.
         output: a NIfTI file, for one scan; or a folder that gets NAME.nii.gz of each scan with
             `one_map`, else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
+        overwrite: replace earlier outputs.
 
     Raises:
         InputError: as `list_cases`, or one file for several scans, or a file that is not NIfTI.
@@ -72,10 +77,10 @@ def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
         if len(cases) != 1:
             found, hint = f"one file for {len(cases)} scans", "name a folder"
             raise InputError(output, "-o", found, "one scan, or a folder", hint)
-        return [Job(cases[0].ct, output)]
+        return [Job(cases[0].ct, output, overwrite)]
     if one_map:
-        return [Job(case.ct, output / f"{case.name}.nii.gz") for case in cases]
-    return [Job(case.ct, case.output) for case in cases]
+        return [Job(case.ct, output / f"{case.name}.nii.gz", overwrite) for case in cases]
+    return [Job(case.ct, case.output, overwrite) for case in cases]
 
 
 def _is_other_file(name: str) -> bool:
@@ -104,16 +109,15 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
             raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", hint)
 
 
-def check_job(job: Job, scans: Sequence[Path], overwrite: bool) -> None:
+def check_job(job: Job, scans: Sequence[Path]) -> None:
     """Refuse, before any work is done, an output that must not or cannot be written.
 
     Args:
         scans: of all jobs.
-        overwrite: an earlier label map, or a folder of nothing but organs, may be there.
 
     Raises:
-        InputError: the output exists and `overwrite` is off; it is one of the scans, or a folder
-            with other files, which overwriting would delete; its folder cannot be written.
+        InputError: the output exists and `job.overwrite` is off; it is one of the scans, or a
+            folder with other files, which overwriting would delete; its folder cannot be written.
     """
     output = job.output.resolve()
     for scan in scans:
@@ -121,7 +125,7 @@ def check_job(job: Job, scans: Sequence[Path], overwrite: bool) -> None:
         if inside or scan.resolve() == output:
             raise _refusal(job.output, f"the scan {scan}", "another")
     for path in (job.output, job.statistics):
-        if path.exists() and not overwrite:
+        if path.exists() and not job.overwrite:
             raise _refusal(path, "an existing one", "a new one (or --overwrite)")
     if job.output.exists() and job.output.is_dir() == job.one_map:
         found, expected = ("a folder", "a file") if job.one_map else ("a file", "a folder")
@@ -202,7 +206,7 @@ def _write(
         else:
             write_file(job.statistics, record)
         return
-    with atomic_directory(job.output, overwrite=True) as folder:
+    with atomic_directory(job.output.resolve(), job.overwrite) as folder:
         for number, name in names.items():
             mask = Volume((labels.voxels == number).astype(np.uint8), labels.affine)
             write_labels(folder / f"{name}.nii.gz", mask, {1: name}, segmenter)

@@ -7,10 +7,9 @@
     DIR/phantom-SEED/truth.json      the structured report
     DIR/phantom-SEED/report.txt      the same as free text
 
-A patient is written to a hidden folder and moved to its own when it is complete.
+A patient is written to a hidden folder, which is renamed when it is complete.
 """
 
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import atomic_directory, write_file
 from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.phantoms.report_text import free_text
 
@@ -67,19 +66,8 @@ def _is_done(folder: Path) -> bool:
     return all((folder / name).is_file() for name in ("truth.json", "report.txt"))
 
 
-def _is_text(file: Path) -> bool:
-    """Sort the files by which `_is_done` goes last."""
-    return file.suffix in (".json", ".txt")
-
-
 def _write(seed: int, folder: Path) -> None:
-    patient, part = make_patient(seed), folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
+    patient = make_patient(seed)
+    with atomic_directory(folder, overwrite=True) as part:  # an incomplete one may be there
         write_patient(patient, part)
         write_file(part / "report.txt", free_text(patient, seed).encode())
-        folder.mkdir(exist_ok=True)  # an incomplete one may be there
-        for file in sorted(part.iterdir(), key=_is_text):
-            file.replace(folder / file.name)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

@@ -5,16 +5,18 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from etils import epath
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, LatestN
 from orbax.checkpoint.options import MultiprocessingOptions
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath
+from tumorchain_jax.core.remote import move_folder
 from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.weights.array_check import check_shapes
@@ -35,9 +37,9 @@ class Checkpoints:
             how far in that order it has come.
     """
 
-    def __init__(self, workdir: Path, keep: int, order: Mapping[str, int]):
+    def __init__(self, workdir: AnyPath, keep: int, order: Mapping[str, int]):
         self._workdir, self._order = workdir, dict(order)
-        folder = (workdir / "checkpoints").absolute()
+        folder = epath.Path(workdir / "checkpoints").resolve()
         folder.mkdir(exist_ok=True)
         processes = set(range(jax.process_count()))
         options = ocp.CheckpointManagerOptions(
@@ -105,7 +107,8 @@ class Checkpoints:
         check_shapes(self._manager.directory, shapes, _shapes(abstract), hint)
         state: TrainState | None = None
         try:
-            state = self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
+            arrays = ocp.args.StandardRestore(_fields(abstract))
+            state = TrainState(**self._manager.restore(step, args=arrays))
         except Exception as raised:
             error = raised
         if not _all_processes(error is None) or state is None:
@@ -121,8 +124,7 @@ class Checkpoints:
                 f"moved to {aside}; going on from the one before",
                 file=sys.stderr,
             )
-            aside.parent.mkdir(exist_ok=True)
-            Path(folder).rename(_unused(aside))
+            move_folder(folder, _unused(aside))
         barrier(f"put aside {step}")
         self._manager.reload()
 
@@ -140,7 +142,7 @@ class Checkpoints:
         with self._writing():
             self._manager.save(
                 step,
-                args=ocp.args.StandardSave(state),
+                args=ocp.args.StandardSave(_fields(state)),
                 metrics={_BEST: loss},
                 custom_metadata=self._order,
                 force=True,
@@ -175,6 +177,11 @@ class Checkpoints:
             ) from error
 
 
+def _fields(state: TrainState) -> dict[str, Any]:
+    """A state as a dict; without statistics where there are none, as in older checkpoints."""
+    return {name: value for name, value in state._asdict().items() if name != "statistics" or value}
+
+
 def _best(metrics: Mapping[str, float]) -> float:
     return metrics[_BEST]
 
@@ -185,7 +192,7 @@ def _all_processes(fine: bool) -> bool:
     return bool(multihost_utils.process_allgather(fine).all())
 
 
-def _unused(path: Path) -> Path:
+def _unused(path: AnyPath) -> AnyPath:
     """The path, or one like it that is not taken."""
     names = (path.with_name(f"{path.name}.{i}") for i in range(1, 10**6))
     return path if not path.exists() else next(name for name in names if not name.exists())

@@ -6,6 +6,7 @@ connections (see `rendezvous.py`) and not through the devices, which may be what
 
 import hashlib
 import json
+import math
 import platform
 import shutil
 import socket
@@ -26,6 +27,8 @@ from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote, write_file
+from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.data.dataset import read_manifest, shard_paths
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.processes import TIMEOUT, join
@@ -73,7 +76,7 @@ class Preflight:
         return all(check.ok for check in self.checks)
 
 
-def preflight(config: ConfigDict, workdir: Path, place: ProcessInfo) -> Preflight:
+def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Preflight:
     """Look at every host; to be called in every process. Makes it one of several in JAX too.
 
     Raises:
@@ -120,7 +123,7 @@ def _cell(value: Any) -> str:
 # --------------------------------------------------------------- of one host
 
 
-def _look_at_host(config: ConfigDict, workdir: Path) -> Facts:
+def _look_at_host(config: ConfigDict, workdir: AnyPath) -> Facts:
     return {
         "host": socket.gethostname(),
         "free_gib": _free_gib(workdir),
@@ -156,10 +159,11 @@ def _configuration(config: ConfigDict) -> str:
     return f"sha256 {hashlib.sha256(config.to_json_best_effort().encode()).hexdigest()[:16]}"
 
 
-def _dataset(config: ConfigDict, workdir: Path) -> str:
-    folder = Path(config.data.folder or workdir / "data")
-    if config.data.phantoms and not (folder / "tokenizer.json").is_file():
+def _dataset(config: ConfigDict, workdir: AnyPath) -> str:
+    folder = as_path(config.data.folder) if config.data.folder else workdir / "data"
+    if config.data.phantoms and not (folder / "tokenizer.json").exists():
         return f"{config.data.phantoms} phantoms, to be made in {folder}"
+    folder = local_copy(folder)
     open_dataset(config, folder)
     manifest = read_manifest(folder)
     shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
@@ -177,12 +181,15 @@ def _init(config: ConfigDict) -> str:
     if not config.init:
         return "none asked for"
     for folder in config.init.split(","):
-        if not Path(folder).is_dir():
+        if not as_path(folder).is_dir():
             raise InputError(folder, "config.init", "no such folder", "weights", "check the path")
     return config.init
 
 
-def _free_gib(workdir: Path) -> float:
+def _free_gib(workdir: AnyPath) -> float:
+    if is_remote(workdir):
+        return math.inf
+    workdir = Path(workdir)
     there = next(folder for folder in (workdir, *workdir.absolute().parents) if folder.exists())
     return round(shutil.disk_usage(there).free / GIB, 1)
 
@@ -200,7 +207,7 @@ def _devices() -> str:
 
 @contextmanager
 def _shared(
-    workdir: Path, place: ProcessInfo, all_gather_object: AllGather
+    workdir: AnyPath, place: ProcessInfo, all_gather_object: AllGather
 ) -> Iterator[dict[str, str]]:
     """Whether this host may write to `workdir`, and sees there what the first process wrote."""
     name = all_gather_object("a file's name", f".preflight-{uuid.uuid4()}")[0]
@@ -209,12 +216,12 @@ def _shared(
 
     def write() -> str:
         workdir.mkdir(parents=True, exist_ok=True)
-        own.write_text(name)
+        write_file(own, name.encode())
         return str(workdir)
 
     def look() -> str:
         deadline = time.monotonic() + SHARED_WITHIN
-        while not first.is_file():
+        while not first.exists():
             if time.monotonic() > deadline:
                 found, expected = "no file of the first process", "one folder on all hosts"
                 raise InputError(workdir, "--workdir", found, expected, MENDS["workdir"])
@@ -260,7 +267,7 @@ def _several(where: Sequence[str]) -> str:
 # ------------------------------------------------------- of the configuration
 
 
-def _fit(config: ConfigDict, workdir: Path, free_gib: float) -> list[Check]:
+def _fit(config: ConfigDict, workdir: AnyPath, free_gib: float) -> list[Check]:
     """Does the configuration fit the devices and the disk? Up to the first that says no."""
     looks: dict[str, Callable[[], str]] = {
         "settings": partial(_settings, config),
@@ -306,7 +313,7 @@ def _memory(config: ConfigDict) -> str:
     return f"a step needs at least {step_bytes(config, program, mesh) / GIB:.2f} GiB of each device"
 
 
-def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:
+def _disk(config: ConfigDict, workdir: AnyPath, free_gib: float) -> str:
     # Also the best, and the one that is being written; less those that are there.
     there = sum(path.name.isdecimal() for path in (workdir / "checkpoints").glob("*"))
     copies = max(1, config.checkpoint.keep + 2 - there)
@@ -314,6 +321,8 @@ def _disk(config: ConfigDict, workdir: Path, free_gib: float) -> str:
     if free_gib < copies * _state_gib(config):
         hint = "make room, or keep fewer (config.checkpoint.keep)"
         raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, hint)
+    if is_remote(workdir):
+        return f"an object store, for {needed}"
     return f"{free_gib:.1f} GiB free for {needed}"
 
 

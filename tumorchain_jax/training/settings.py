@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.layers.attention import KERNELS
 from tumorchain_jax.models.layers.remat import Remat
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.reasoning.prompt import History
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -145,6 +146,7 @@ def check_settings(config: ConfigDict) -> None:
     if "segmenter" in config:
         return
     check_fields(config, TUMORCHAIN)
+    _check_model(config.model)
     if config.pretrain.patch_stage.steps:
         check_fields(config, PATCH_STAGE)
     if config.pretrain.scan_stage.steps:
@@ -152,6 +154,21 @@ def check_settings(config: ConfigDict) -> None:
     if config.data.length % config.logits_chunks:
         expected = f"a divisor of config.data.length ({config.data.length})"
         _refuse("logits_chunks", str(config.logits_chunks), expected)
+
+
+def _check_model(model: TumorChainConfig) -> None:
+    """Sizes that divide each other: voxels and patches, patches and pooling, heads."""
+    encoder, decoder = model.encoder, model.decoder
+    image, grid = encoder.image, encoder.cells
+    if min(grid) < 1 or any(size % count for size, count in zip(image, grid, strict=True)):
+        _refuse("model.encoder.image", str(image), "a multiple of the patch size along each axis")
+    if any(count % model.global_pool for count in grid):
+        expected = f"a divisor of each axis of the token grid {grid}"
+        _refuse("model.global_pool", str(model.global_pool), expected)
+    heads, shared = decoder.num_attention_heads, decoder.num_key_value_heads
+    if min(heads, shared) < 1 or heads % shared:
+        expected = f"a divisor of the {heads} attention heads"
+        _refuse("model.decoder.num_key_value_heads", str(shared), expected)
 
 
 def check_fields(config: ConfigDict, rules: Mapping[str, Rule]) -> None:

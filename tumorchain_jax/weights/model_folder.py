@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import numpy as np
@@ -18,6 +19,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote
+from tumorchain_jax.core.remote import local_copy, upload
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.reasoning.prompt import History
@@ -46,7 +49,7 @@ class ModelFolder:
 
 
 def export(
-    folder: Path,
+    folder: AnyPath,
     model: TumorChainConfig,
     preprocess: PreprocessConfig,
     history: History,
@@ -54,7 +57,17 @@ def export(
     tokenizer: Tokenizer,
     initial_roi: bool = False,
 ) -> None:
-    """Write a checkpoint folder; it appears whole, by rename, in place of an older one."""
+    """Write a checkpoint folder; it appears whole, by rename, in place of an older one.
+
+    In an object store, which has no rename, `config.json` is removed first and written last.
+    """
+    if is_remote(folder):
+        with TemporaryDirectory() as made:
+            local = Path(made) / folder.name
+            export(local, model, preprocess, history, params, tokenizer, initial_roi)
+            upload(local, folder, last=["config.json"])
+        return
+    folder = Path(folder)
     part, old = (folder.with_name(f".{folder.name}.{name}") for name in ("part", "old"))
     for left in (part, old):  # of an export that was killed
         shutil.rmtree(left, ignore_errors=True)
@@ -81,12 +94,13 @@ def export(
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load_model(folder: Path) -> ModelFolder:
+def load_model(folder: AnyPath) -> ModelFolder:
     """Read a checkpoint folder and hold it against its own configuration.
 
     Raises:
         InputError: a file is missing, damaged, or the weights are of another configuration.
     """
+    name, folder = _name(folder), local_copy(folder)
     path = folder / "model.safetensors"
     for needed in (folder / "config.json", path):
         if not needed.is_file():
@@ -121,14 +135,13 @@ def load_model(folder: Path) -> ModelFolder:
         "put the weights and the config.json of one and the same model together",
     )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return ModelFolder(
-        model, preprocess, history, params, tokenizer, digest, initial_roi, _name(folder)
-    )
+    return ModelFolder(model, preprocess, history, params, tokenizer, digest, initial_roi, name)
 
 
-def _name(folder: Path) -> str:
+def _name(folder: AnyPath) -> str:
     """The folder's; of what training wrote, which is always `export`, with that of the run."""
-    *_, run, name = ("", *folder.resolve().parts)
+    parts = folder.resolve().parts
+    run, name = parts[-2:] if len(parts) > 1 else ("", *parts)
     return f"{run}/{name}" if name == "export" else name
 
 

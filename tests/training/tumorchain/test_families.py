@@ -18,7 +18,7 @@ from tumorchain_jax.models.vision.resnet3d.model import ResNet3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.training.tumorchain.train import train
+from tumorchain_jax.training.registry import train
 from tumorchain_jax.weights.model_folder import load_model
 
 NANO = Path(__file__).parents[3] / "configs" / "nano.py"

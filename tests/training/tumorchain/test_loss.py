@@ -9,12 +9,12 @@ import pytest
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.training.step import split
 from tumorchain_jax.training.tumorchain.loss import (
     Batch,
     Sums,
     hybrid_loss,
     loss_sums,
-    split,
     totals,
 )
 
@@ -98,7 +98,7 @@ def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) 
     assert loss(found, batch, alpha) == pytest.approx(expected_loss, rel=1e-5)
 
 
-def test_a_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
+def test_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
     as_float = batch._replace(volume=jnp.full((B, 2, 2, 2), 0.2))
     np.testing.assert_allclose(sums(params, as_float), sums(params, batch), rtol=1e-6)
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote
 from tumorchain_jax.core.remote import (
-    AnyPath,
     as_path,
     cached_folder,
-    is_remote,
     local_copy,
     upload,
 )
@@ -77,13 +76,13 @@ def layout_of(config: ConfigDict) -> Layout:
     """The shapes of an example, from a training configuration."""
     model: TumorChainConfig = config.model
     return Layout(
-        model.roi,
-        config.data.length,
-        config.history,
-        config.initial_roi,
-        config.cot,
-        config.iir,
-        model.template,
+        roi=model.roi,
+        length=config.data.length,
+        history=config.history,
+        initial_roi=config.initial_roi,
+        cot=config.cot,
+        iir=config.iir,
+        template=model.template,
     )
 
 

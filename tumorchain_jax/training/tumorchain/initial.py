@@ -1,6 +1,6 @@
-"""Where training starts: a checkpoint, imported parts, lessons of the encoder, random weights.
+"""Initial parameters: a checkpoint, imported parts, or random weights.
 
-Every array is made or read where it will lie; nothing is made that is read after all.
+Every array is made or read on its own devices; no random array is made that is then replaced.
 """
 
 import re
@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.convert.imported import MANIFEST, SOURCE, Imported
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.weights.model_folder import load_model
@@ -36,9 +37,9 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
     Raises:
         InputError: it is no checkpoint; or one of another model, tokenizer or CT window.
     """
-    folders = [Path(folder) for folder in config.init.split(",")]
+    folders = [local_copy(as_path(folder)) for folder in config.init.split(",")]
     if not any((folder / MANIFEST).is_file() for folder in folders):
-        return _exported_params(config, tokenizer, places)
+        return _exported_params(config, folders[0], tokenizer, places)
     filled: dict[str, jax.Array] = {}
     for folder in folders:
         filled |= _imported_params(folder, tokenizer, places, filled.keys())
@@ -46,7 +47,7 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
 
 
 def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
-    """New parameters, of those in `places` alone; the same ones on every mesh."""
+    """Random parameters for `places`; the same on every mesh."""
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
         params = init_params(model, key)
@@ -73,9 +74,9 @@ def _imported_params(
 
 
 def _exported_params(
-    config: ConfigDict, tokenizer: Tokenizer, places: Places
+    config: ConfigDict, folder: Path, tokenizer: Tokenizer, places: Places
 ) -> dict[str, jax.Array]:
-    exported = load_model(Path(config.init))
+    exported = load_model(folder)
     _check_tokenizer(config.init, exported.tokenizer, tokenizer)
     window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
     hint = "set config.window to the checkpoint's"
@@ -89,7 +90,7 @@ def _exported_params(
 
 
 def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
-    """An array that every process has -> its shards on each one's devices."""
+    """Place an array that every process has: each device gets its shard."""
     array = array.astype(where.dtype, copy=False)
     sharding: Any = where.sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

@@ -1,6 +1,6 @@
-"""Twenty steps of a tiny model on some mesh, as JSON; run with as many devices as it has.
+"""Six steps of a tiny model on some mesh, as JSON; run with as many devices as it has.
 
-    python tests/parallel/twenty_steps.py '{"mesh": {"fsdp": 8}}' ...
+    python tests/parallel/steps_on_mesh.py '{"mesh": {"fsdp": 8}}' ...
 
 Other fields of a run change the configuration. With PROCESS=HOST:PORT,N,I in the environment it is
 one of N processes, which have the eight devices together.
@@ -37,7 +37,7 @@ MODEL = TumorChainConfig(
     roi_slots=4,
 )
 ADAPTED = replace(MODEL, lora=LoRA((r".*/(q_proj|down_proj|qkv|linear1)",), rank=2))
-BATCH, LENGTH, STEPS = 8, 24, 20
+BATCH, LENGTH, STEPS = 8, 24, 6
 
 
 def configuration(**changes: Any) -> ConfigDict:
