@@ -94,7 +94,7 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.program
+@pytest.mark.system
 def test_two_real_runs(experiments: Run, tmp_path: Path) -> None:
     config, work = tmp_path / "tiny.py", tmp_path / "work"
     config.write_text(TINY)

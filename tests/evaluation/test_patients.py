@@ -143,7 +143,7 @@ def test_a_record_of_an_unknown_organ_is_refused(analyzer: Analyzer, data: Path)
     for line in lines:
         writer.write(line.encode())
     writer.close()
-    assert "arrayrecord[1]: organ: found 57, expected a label 0..56" in refusal(analyzer, data)
+    assert "arrayrecord[1]: organ: found 57, expected a label 0 to 56" in refusal(analyzer, data)
 
 
 def test_a_split_without_test_patients_is_refused(analyzer: Analyzer, data: Path) -> None:

@@ -12,7 +12,7 @@ from tumorchain_jax.core.path_rules import first_match, flatten
 from tumorchain_jax.experiments.plan import configure, plan, select
 from tumorchain_jax.models.tumorchain.model import abstract_params
 
-FOLDERS = {"data/folder": "W/data", "encoder/folder": "W/encoder"}
+FOLDERS = {"data/folder": "W/data", "pretrain/folder": "W/pretrain"}
 ADAPTING = {
     "data/folder": "W/adaptation-data",
     "data/phantoms": 500,
