@@ -443,7 +443,7 @@ def test_a_stopped_training_ends_as_its_launcher_asks(
     monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.train", train)
     config = str(Path(__file__).parents[2] / "configs" / "nano.py")
     assert main(["train", "--config", config, "--workdir", str(tmp_path), *words]) == code
-    told = "tumorchain: stopped at step 4 of 6; the same command goes on from there\n"
+    told = "tumorchain: stopped at step 4 of 6; rerun the same command to resume\n"
     assert capsys.readouterr().err == told
 
 

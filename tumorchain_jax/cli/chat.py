@@ -26,11 +26,14 @@ def add_command(command: Command) -> None:
 
 
 def _chat(options: argparse.Namespace) -> int:
+    from tumorchain_jax.core.downloads import require_extra
     from tumorchain_jax.inference.language_model import LanguageModel, example_checkpoint, printable
     from tumorchain_jax.reasoning.generate import Sampling
 
     check_numbers(options, tokens=(1, 4096), seed=SEEDS)
     sampling = Sampling(options.temperature, options.top_p)
+    if options.checkpoint is None:
+        require_extra("chat", "gguf", "jinja2")
     use_compilation_cache()
     model = LanguageModel.load(options.checkpoint or example_checkpoint())
     turns: list[dict[str, str]] = []

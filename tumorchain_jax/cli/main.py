@@ -77,9 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tumorchain: error: {error}", file=sys.stderr)
         return 2
     except Stopped as stopped:
-        print(
-            f"tumorchain: stopped {stopped}; the same command goes on from there", file=sys.stderr
-        )
+        print(f"tumorchain: stopped {stopped}; rerun the same command to resume", file=sys.stderr)
         return getattr(options, "preempted_exit_code", 0)
     except KeyboardInterrupt:
         print("tumorchain: stopped", file=sys.stderr)

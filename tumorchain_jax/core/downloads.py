@@ -5,27 +5,30 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+
+from tumorchain_jax.core.errors import InputError
 
 SECONDS = 180
 
 
 class NotAvailable(Exception):
-    """A file cannot be had, and why."""
+    """A public file could not be downloaded; the message says why."""
 
 
 def cache_folder() -> Path:
-    """Where this user's downloads and compiled programs are kept."""
+    """The folder of this user's downloads, local copies and compiled programs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tumorchain"
 
 
 def download(requirement: str, folder: Path, options: Sequence[str] = ()) -> Path:
-    """Fetch one archive or wheel, without what it depends on.
+    """Download one archive or wheel, without its dependencies.
 
     Raises:
-        OSError: pip could not.
-        subprocess.SubprocessError: it took too long.
+        OSError: pip failed.
+        subprocess.SubprocessError: it took longer than `SECONDS`.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *options]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
@@ -35,6 +38,22 @@ def download(requirement: str, folder: Path, options: Sequence[str] = ()) -> Pat
         reason = (done.stderr.strip() or "pip found nothing").splitlines()[-1]
         raise OSError(f"{requirement} could not be downloaded: {reason}")
     return found[0]
+
+
+def require_extra(extra: str, *packages: str) -> None:
+    """Refuse early where an optional dependency is missing, before anything is downloaded.
+
+    Args:
+        extra: of this package, which installs them.
+        packages: their import names.
+
+    Raises:
+        InputError: one of them is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            hint = f"pip install 'tumorchain-jax[{extra}]'"
+            raise InputError("python", package, "not installed", f"the extra {extra}", hint)
 
 
 def is_right(path: Path, sha256: str) -> bool:

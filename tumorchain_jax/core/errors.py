@@ -1,8 +1,8 @@
-"""What ends a command other than being done: bad input, or the wish that it stop."""
+"""Errors that end a command in one line: bad input, or a request to stop."""
 
 
 class InputError(Exception):
-    """Bad input, told in one line: what, which field, found, expected, fix.
+    """Bad input, reported in one line: subject, field, found, expected, hint.
 
     The command line prints it without a traceback and exits with 2.
 
@@ -23,4 +23,4 @@ class InputError(Exception):
 
 
 class Stopped(Exception):
-    """The work was asked to end before it was done; the same command goes on with it."""
+    """The work was stopped by a signal; rerun the same command to resume."""
