@@ -22,6 +22,7 @@ IDS = (
 def get_config() -> ConfigDict:
     """An nnU-Net plan in coarse voxels, small enough for a laptop."""
     config = loop_config()
+    config.task = "segmentation"
     config.segmenter = ConfigDict(
         {
             "name": "Dataset901_DigitalPatients",

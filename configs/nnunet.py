@@ -16,6 +16,7 @@ THREE = (3, 3, 3)
 def get_config() -> ConfigDict:
     """The sizes that a segmenter is compiled for."""
     config = ConfigDict()
+    config.task = "segmentation"
     config.segmenter = ConfigDict(
         {
             "network": UNet3DConfig(

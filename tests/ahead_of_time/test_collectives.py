@@ -65,7 +65,7 @@ ENTRY %main (arg: f32[8,16]) -> f32[8,16] {
 """
 
 
-def test_what_is_in_a_loop_counts_as_often_as_it_runs() -> None:
+def test_collectives_in_a_loop_count_as_often_as_it_runs() -> None:
     assert sorted(collectives(PROGRAM), key=lambda one: one.kind) == [
         Collective("all-gather", "bf16[4,16]{1,0:T(8,128)(2,1)}", 128, 3, "mlp"),
         Collective("all-gather", "f32[16,2]", 128, 1, ""),
@@ -75,7 +75,7 @@ def test_what_is_in_a_loop_counts_as_often_as_it_runs() -> None:
     ]
 
 
-def test_a_gpu_program_tells_how_often_a_loop_runs() -> None:
+def test_trip_count_of_a_gpu_loop() -> None:
     beside = """condition=%unknown_cond, backend_config={"known_trip_count":{"n":"7"}}"""
     program = PROGRAM.replace("condition=%unknown_cond", beside)
     [sent] = [one for one in collectives(program) if one.kind == "collective-permute"]
@@ -96,7 +96,7 @@ def test_sizes() -> None:
     assert nbytes("token[]") == 1 or nbytes("()") == 0
 
 
-def test_what_a_program_asks_for_by_name_has_one_channel_and_is_counted_each_time() -> None:
+def test_collectives_of_one_channel_are_counted_each_time() -> None:
     lines = [
         f"  %a.{i} = f32[{i},2] all-to-all(%arg), channel_id=1, dimensions={{0}}" for i in (3, 4)
     ]

@@ -14,13 +14,15 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.ahead_of_time import compile, targets
 from tumorchain_jax.ahead_of_time.compile import GIB, compile_one, needed_gib, table
-from tumorchain_jax.ahead_of_time.programs import lower_segmentation
+from tumorchain_jax.ahead_of_time.programs import lower_segmentation, lower_training
 from tumorchain_jax.ahead_of_time.targets import Target, read_target
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.models.tumorchain.model import abstract_params
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.training.registry import build_program
 
+pytestmark = pytest.mark.program
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 NNUNET = NANO.with_name("nnunet.py")
 
@@ -47,7 +49,7 @@ def rows(config: ConfigDict) -> dict[str, Any]:
         }
 
 
-def test_a_training_step_holds_parameters_and_two_moments(
+def test_training_step_holds_parameters_and_two_moments(
     rows: dict[str, Any], config: ConfigDict
 ) -> None:
     row = rows["train"]
@@ -61,7 +63,7 @@ def test_a_training_step_holds_parameters_and_two_moments(
     assert row["model_tflop"] > 0
 
 
-def test_the_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> None:
+def test_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> None:
     row = rows["reason"]
     assert row["fits"]
     assert row["batch_size"] == 2
@@ -69,7 +71,7 @@ def test_the_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_segmenter_s_weights_lie_in_its_own_dtype(dtype: str) -> None:
+def test_segmenter_weights_have_its_dtype(dtype: str) -> None:
     config = runpy.run_path(str(NNUNET))["get_config"]()
     strides = ((1, 1, 1), (2, 2, 2))
     network = UNet3DConfig(1, 3, (4, 8), strides, ((3, 3, 3),) * 2, (1, 1), (1,))
@@ -84,8 +86,27 @@ def test_a_segmenter_s_weights_lie_in_its_own_dtype(dtype: str) -> None:
     assert sizes.output_size_in_bytes >= 2 * 8**3 * 3 * 4  # float32 logits of three classes
 
 
+def test_training_step_of_another_task_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = runpy.run_path(str(NANO.with_name("nano_segmenter.py")))["get_config"]()
+    strides = ((1, 1, 1), (2, 2, 2))
+    network = UNet3DConfig(1, 3, (4, 8), strides, ((3, 3, 3),) * 2, (1, 1), (1,))
+    config.segmenter.update({"network": network, "patch_size": (8, 8, 8)})
+    config.optimizer = "adamw"
+    monkeypatch.setattr(Target, "devices", lambda self: jax.devices()[:1])
+    row = compile_one(config, read_target("v5e-1"), "train", 1)
+    mesh = make_mesh(dict(config.mesh), jax.devices()[:1])
+    sizes = lower_training(build_program(config, mesh), mesh).compile().memory_analysis()
+    params = jax.eval_shape(UNet3D(network).init, jax.random.key(0), jnp.zeros((1, 8, 8, 8, 1)))
+    weights = sum(4 * leaf.size for leaf in jax.tree.leaves(params))
+    # Parameters and two moments, a float32 patch and its uint8 labels.
+    assert sizes.argument_size_in_bytes == pytest.approx(3 * weights + 8**3 * 5, rel=0.01)
+    assert (row["batch_size"], row["accumulation"]) == (1, 1)
+    assert "model_tflop" not in row
+    assert " train " in table([row])
+
+
 @pytest.mark.parametrize(("path", "program"), [("nano", "segment"), ("nnunet", "train")])
-def test_a_program_that_a_configuration_has_not_is_refused(
+def test_program_of_another_task_is_refused(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, path: str, program: str
 ) -> None:
     monkeypatch.setattr(targets, "ENVIRONMENT", {})
@@ -96,7 +117,7 @@ def test_a_program_that_a_configuration_has_not_is_refused(
     assert f"--program: found {program}" in capsys.readouterr().err
 
 
-def test_what_does_not_fit_is_told_what_to_change(rows: dict[str, Any]) -> None:
+def test_row_that_does_not_fit_has_a_suggestion(rows: dict[str, Any]) -> None:
     row = rows["too small"]
     assert not row["fits"]
     assert row["hbm_gib"] == rows["train"]["hbm_gib"]
@@ -117,11 +138,11 @@ def test_what_does_not_fit_is_told_what_to_change(rows: dict[str, Any]) -> None:
         ("something else", None),
     ],
 )
-def test_what_a_compiler_says_it_needs(refusal: str, gib: float | None) -> None:
+def test_memory_needed_is_read_from_the_message(refusal: str, gib: float | None) -> None:
     assert needed_gib(refusal) == (gib if gib is None else pytest.approx(gib))
 
 
-def test_the_table_has_a_line_a_row(rows: dict[str, Any]) -> None:
+def test_table_has_one_line_per_row(rows: dict[str, Any]) -> None:
     head, rule, *lines = table(list(rows.values())).splitlines()
     assert len(lines) == 3
     assert {line.count("|") for line in (head, rule, *lines)} == {head.count("|")}
@@ -129,7 +150,7 @@ def test_the_table_has_a_line_a_row(rows: dict[str, Any]) -> None:
     assert "| no: try --config.remat=full |" in lines[2]
 
 
-def test_a_machine_that_there_is_not_is_refused_in_one_line(
+def test_unknown_machine_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(targets, "ENVIRONMENT", {})
@@ -140,7 +161,7 @@ def test_a_machine_that_there_is_not_is_refused_in_one_line(
     assert "found v9-8" in err
 
 
-def test_a_refusal_is_kept_in_the_compiler_s_own_words() -> None:
+def test_refusal_has_the_message_of_the_compiler() -> None:
     words = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.\nUsed 28.24G of 15.75G hbm."
     lowered = Mock()
     lowered.compile.side_effect = jax.errors.JaxRuntimeError(words)

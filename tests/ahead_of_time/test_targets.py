@@ -35,7 +35,7 @@ def test_machines_that_there_are_not_are_refused(name: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_v5p_has_two_cores_a_chip() -> None:
+def test_v5p_has_two_cores_per_chip() -> None:
     """https://cloud.google.com/tpu/docs/v5p: v5p-128 is 4 x 4 x 4 chips."""
     chip = CHIPS["v5p"]
     assert chip.shapes[128 // chip.per_chip] == "4x4x4"

@@ -33,6 +33,7 @@ def test_phantoms_and_their_preprocessing_are_timed(
     assert all(0 < value < 1000 for value in values.values())
 
 
+@pytest.mark.program
 def test_the_parts_of_a_step_add_up() -> None:
     config = read_config(NANO, [])
     encoder = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2)

@@ -3,10 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tumorchain_jax.bench.convert import bench_convert
 from tumorchain_jax.models.language.qwen2.model import QWEN2_5_3B
 
 
+@pytest.mark.system
 def test_memory_stays_below_the_checkpoint_s_size(tmp_path: Path) -> None:
     config = replace(QWEN2_5_3B, num_hidden_layers=1, vocab_size=20_000)
     values = bench_convert(config, tower_blocks=2, folder=tmp_path)

@@ -10,6 +10,7 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
 
+@pytest.mark.system
 def test_both_make_the_same_arrays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ TINY = TumorChainConfig(
 )
 
 
+@pytest.mark.system
 def test_both_train_alike() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("monai")

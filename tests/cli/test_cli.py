@@ -17,12 +17,13 @@ import pytest
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import Stopped
-from tumorchain_jax.inference.analyzer import TOY
+from tumorchain_jax.inference.record import TOY
 from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.segmentation.factory import NANO_NAME as NANO_SEGMENTER_NAME
 
 Refuse = Callable[..., str]
+pytestmark = pytest.mark.program
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_a_label_map_of_ours_tells_whose_it_is(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = str(tmp_path / "labels.nii.gz")
-    assert main(["segment", "-i", str(scan[0]), "-o", labels, "-q"]) == 0
+    assert main(["segment", "-i", str(scan[0]), "-o", labels, "--quiet"]) == 0
     words = ["analyze", "-i", str(scan[0]), "-m", labels, "-o", str(tmp_path / "out"), "--json"]
     assert main(words) == 0
     record = json.loads(capsys.readouterr().out)
@@ -204,12 +205,25 @@ def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(facts["organs"]) == 56
 
 
-def test_overwrite_replaces_a_report(scan: tuple[Path, Path], tmp_path: Path) -> None:
-    words = ["analyze", "-i", str(scan[0]), "-o", str(tmp_path / "out")]
+def test_overwrite_replaces_a_report_and_nothing_else(
+    scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names and questions with escape sequences and lone surrogates do not reach the terminal."""
+    ct, out = tmp_path / "red\x1b[31m\udcff.nii.gz", tmp_path / "out\x1b[2J"
+    shutil.copy(scan[0], ct)
+    words = ["analyze", "-i", str(ct), "-o", str(out), "-q", "Where is it?\x1b]0;title\x07\nHere?"]
     assert main(words) == 0
-    first = (tmp_path / "out" / "report.json").stat().st_ino
+    first = (out / "report.json").stat().st_ino
     assert main([*words, "--overwrite"]) == 0
-    assert (tmp_path / "out" / "report.json").stat().st_ino != first
+    assert (out / "report.json").stat().st_ino != first
+    (out / "notes.txt").write_text("mine")
+    assert main([*words, "--overwrite"]) == 2
+    assert (out / "notes.txt").read_text() == "mine"
+    captured = capsys.readouterr()
+    assert "red [31m : Where is it? ]0;title  Here?\n" in captured.out
+    assert "found notes.txt, which is no part of a report" in captured.err
+    for text in (captured.out, captured.err):
+        assert not [c for c in text if c != "\n" and not c.isprintable()]
 
 
 # ----------------------------------------------------------------- bad input
@@ -340,7 +354,7 @@ def test_nothing_is_segmented_where_all_masks_are_given(
     assert f"command line: {name}: found masks of all scans, expected a scan to segment" in line
 
 
-@pytest.mark.parametrize("question", ["", "  \n", "why? " * 20_000])
+@pytest.mark.parametrize("question", ["", "  \n", "why? " * 20_000, "half of \udc80"])
 def test_bad_question(question: str, scan: tuple[Path, Path], refuse: Refuse) -> None:
     assert "question" in refuse("-i", scan[0], "-q", question)
 
@@ -412,11 +426,8 @@ def test_bad_numbers(
     assert not (tmp_path / "out").exists()
 
 
-def test_two_scans_of_one_name(scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse) -> None:
-    (tmp_path / "other").mkdir()
-    twin = tmp_path / "other" / scan[0].name
-    shutil.copy(scan[0], twin)
-    assert "two scans named" in refuse("-i", scan[0], twin)
+def test_same_scan_twice(scan: tuple[Path, Path], refuse: Refuse) -> None:
+    assert "expected each scan once" in refuse("-i", scan[0], scan[0])
 
 
 def test_train_refuses_an_unknown_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -440,7 +451,7 @@ def test_a_stopped_training_ends_as_its_launcher_asks(
     def train(*_: object) -> None:
         raise Stopped("at step 4 of 6")
 
-    monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.train", train)
+    monkeypatch.setattr("tumorchain_jax.training.registry.train", train)
     config = str(Path(__file__).parents[2] / "configs" / "nano.py")
     assert main(["train", "--config", config, "--workdir", str(tmp_path), *words]) == code
     told = "tumorchain: stopped at step 4 of 6; rerun the same command to resume\n"

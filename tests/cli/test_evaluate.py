@@ -1,6 +1,7 @@
 """`tumorchain evaluate`, as a user calls it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,14 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.records import patient_records
+from tumorchain_jax.scan.volume import Volume
 
 
-def test_kept_answers_are_scored_again_without_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     patient = make_patient(2)
     items = [make_item(r, r.answer, "none") for r in patient_records(patient, 0)]
-    (tmp_path / "kept.jsonl").write_text(json_lines(items))
-    words = ["evaluate", "--rescore", str(tmp_path / "kept.jsonl"), "-o", str(tmp_path / "out")]
+    (tmp_path / "saved.jsonl").write_text(json_lines(items))
+    words = ["evaluate", "--rescore", str(tmp_path / "saved.jsonl"), "-o", str(tmp_path / "out")]
     assert main([*words, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert (printed["average"], printed["n"], printed["patients"]) == (100.0, len(items), 1)
@@ -39,7 +39,8 @@ def test_kept_answers_are_scored_again_without_a_model(
     assert "evaluate first" in capsys.readouterr().err
 
 
-def test_phantoms_are_asked_and_what_went_wrong_is_shown(
+@pytest.mark.program
+def test_phantoms_are_asked_and_wrong_answers_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -60,6 +61,28 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
     assert not list(tmp_path.glob(".out*"))
 
 
+def test_dice_of_a_segmenter_on_phantoms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[object] = []
+
+    def perfect(weights: object) -> Callable[[Volume], Volume]:
+        asked.append(weights)
+        return lambda ct: make_patient(int(ct.source.split()[-1])).labels
+
+    monkeypatch.setattr("tumorchain_jax.segmentation.factory.make_segmenter", perfect)
+    words = ["evaluate", "--dice", "--phantoms", "2", "--seed", "7"]
+    assert main([*words, "--json"]) == 0
+    dice = json.loads(capsys.readouterr().out)
+    assert dice["liver"] == {"n": 2, "mean": 1.0, "ci95": [1.0, 1.0]}
+    assert main([*words, "--segment", "weights"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["organ", "Dice", "95", "%", "from", "to", "n"]
+    assert ["liver", "1.000", "1.000", "1.000", "2"] in [line.split() for line in lines]
+    assert lines[-1] == NOTICE
+    assert asked == [None, "weights"]
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -68,14 +91,15 @@ def test_phantoms_are_asked_and_what_went_wrong_is_shown(
         (["--data", "{empty}", "--phantoms", "100"], "not allowed with argument"),
         (["--data", "{empty}", "--rescore", "x"], "not allowed with argument"),
         (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
+        (["--data", "{empty}", "--dice"], "--dice: found another source"),
         (["--data", "{empty}", "--segment"], "--segment: found a data set, expected scans"),
     ],
 )
-def test_bad_data_set(
+def test_bad_input_is_one_line(
     words: list[str], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    output = ["-o", str(tmp_path / "out")]
+    output = [] if "--dice" in words else ["-o", str(tmp_path / "out")]
     words = [word.format(empty=tmp_path / "empty") for word in words]
     try:
         code = main(["evaluate", *words, *output])

@@ -16,7 +16,7 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import factory
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
 Segment = Callable[..., tuple[int, str, str]]
 
@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def choose(*flags: Any, **more: Any) -> TotalSegmenter:
         calls.append({"flags": flags, **more})
-        rule = Part("rule", (0, 5, 1, 51), predict, lambda: "sha of a rule")
+        rule = OrganModel("rule", (0, 5, 1, 51), predict, lambda: "sha of a rule")
         return TotalSegmenter("rule of thumb", (rule,))
 
     monkeypatch.setattr(factory, "make_segmenter", choose)
@@ -97,7 +97,7 @@ def test_one_label_map(ct: Path, tmp_path: Path, segment: Segment) -> None:
 
 def test_a_file_an_organ(ct: Path, tmp_path: Path, segment: Segment) -> None:
     out = tmp_path / "organs"
-    assert segment("-i", ct, "-o", out, "-s", "-q") == (0, "", "")
+    assert segment("-i", ct, "-o", out, "-s", "--quiet") == (0, "", "")
     assert sorted(path.name for path in out.iterdir()) == [
         "heart.nii.gz",
         "liver.nii.gz",
@@ -170,7 +170,9 @@ def test_earlier_files_are_kept_unless_told(ct: Path, tmp_path: Path, segment: S
     assert segment("-i", ct, "-o", folder)[0] == 0
     assert segment("-i", ct, "-o", folder)[0] == 2
     (folder / "mine.txt").write_text("keep")
-    assert segment("-i", ct, "-o", folder, "--overwrite")[0] == 0
+    code, said, errors = segment("-i", ct, "-o", folder, "--overwrite")
+    assert (code, said) == (2, "")
+    assert "organs: output: found mine.txt, which is no organ" in errors
     assert (folder / "mine.txt").read_text() == "keep"
 
 
@@ -190,21 +192,22 @@ def test_what_is_replaced_leaves_nothing_behind(ct: Path, tmp_path: Path, segmen
 
 def test_a_scan_is_never_written_over(ct: Path, tmp_path: Path, segment: Segment) -> None:
     before = ct.read_bytes()
-    liver = tmp_path / "liver.nii.gz"
+    liver = tmp_path / "organs" / "liver.nii.gz"
+    liver.parent.mkdir()
     shutil.copy(ct, liver)
-    for words in (
-        ("-i", ct, "-o", ct),
-        ("-i", ct, "-o", tmp_path, "-ml"),
-        ("-i", liver, "-o", tmp_path),
-        ("-i", tmp_path, "-o", tmp_path, "-ml"),
+    for words, found in (
+        (("-i", ct, "-o", ct), "output: found the scan "),
+        (("-i", ct, "-o", tmp_path, "-ml"), "output: found the scan "),
+        (("-i", liver, "-o", liver.parent), "output: found the scan "),
+        (("-i", tmp_path, "-o", tmp_path, "-ml"), "-o: found a place inside "),
     ):
         code, said, errors = segment(*words, "--overwrite")
         assert (code, said) == (2, "")
-        assert "output: found the scan " in errors
+        assert found in errors
     assert ct.read_bytes() == liver.read_bytes() == before
 
 
-@pytest.mark.parametrize("full", ["write_labels", "keep"])
+@pytest.mark.parametrize("full", ["write_labels", "write_file"])
 def test_a_place_that_cannot_be_written(
     full: str, ct: Path, tmp_path: Path, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,69 +1,31 @@
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+"""A scan on the model's grid, and the manifest of a data set."""
+
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from array_record.python.array_record_module import ArrayRecordReader
 
 from tumorchain_jax.anatomy.organs import merge_labels
 from tumorchain_jax.anatomy.substructures import SEGMENTS
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data import dataset
-from tumorchain_jax.data.dataset import PARTS, ModelScan, read_manifest, read_records, shard_paths
-from tumorchain_jax.models.language.tokenizer import Tokenizer
-from tumorchain_jax.phantoms.dataset import OTHER_TRAITS, model_scan, write_phantoms
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
+from tumorchain_jax.data.dataset import SUBSTRUCTURES, ModelScan, read_manifest
+from tumorchain_jax.phantoms.dataset import model_scan
 from tumorchain_jax.phantoms.patient import Patient, make_patient
-from tumorchain_jax.phantoms.records import abnormal_organs, patient_records
+from tumorchain_jax.phantoms.records import abnormal_organs
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
 
 CONFIG = PreprocessConfig((8, 16, 16))
-ARGS: dict[str, Any] = {"first_seed": 0, "count": 6, "config": CONFIG, "vocab_size": 512}
 
 
 @pytest.fixture(scope="module")
 def patients() -> list[Patient]:
-    return [make_patient(seed) for seed in (0, 1)]
+    return [make_patient(0)]
 
 
-@pytest.fixture
-def write(patients: list[Patient], monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """`write_phantoms` in shards of four scans, in this process; returns the seeds it made."""
-    made: list[int] = []
-
-    def remember(seed: int) -> Patient:
-        made.append(seed)
-        return replace(patients[seed % 2], seed=seed)
-
-    monkeypatch.setattr(dataset, "SCANS_PER_SHARD", 4)
-    monkeypatch.setattr(dataset, "make_patient", remember)
-    monkeypatch.setattr(dataset, "local_workers", lambda *_: ThreadPoolExecutor(1))
-
-    def run(folder: Path, **changes: Any) -> list[int]:
-        made.clear()
-        write_phantoms(folder, **ARGS | changes)
-        return list(made)
-
-    return run
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def blobs(paths: list[str]) -> list[bytes]:
-    found: list[bytes] = []
-    for path in paths:
-        reader = ArrayRecordReader(path)
-        found += reader.read_all()
-        reader.close()
-    return found
-
-
-def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[Patient]) -> None:
+def test_model_scan_is_within_half_a_step_of_the_preprocessed_image(
+    patients: list[Patient],
+) -> None:
     scan = model_scan(patients[0], CONFIG)
     prepared = preprocess(patients[0].ct, CONFIG)
     labels = merge_labels(resample_labels(patients[0].labels, prepared.transform))
@@ -73,35 +35,26 @@ def test_a_scan_is_kept_within_half_a_step_of_its_preprocessing(patients: list[P
     np.testing.assert_array_equal(scan.abnormal, abnormal_organs(patients[0]))
 
 
-def test_findings_are_kept_by_number_and_kind(patients: list[Patient]) -> None:
+def test_lesion_numbers_and_finding_kinds_survive_resampling(patients: list[Patient]) -> None:
     labels = patients[0].labels
     everywhere = replace(labels, voxels=np.uint8(3 * np.isin(labels.voxels, (5, 20))))
     scan = model_scan(replace(patients[0], lesion_map=everywhere, other_map=everywhere), CONFIG)
-    for kept in (scan.lesions, scan.others):
-        np.testing.assert_array_equal(kept, np.where(np.isin(scan.labels, (5, 20)), 3, 0))
+    for numbers in (scan.lesions, scan.others):
+        np.testing.assert_array_equal(numbers, np.where(np.isin(scan.labels, (5, 20)), 3, 0))
 
 
-def test_parts_lie_in_their_organs_and_have_their_names(patients: list[Patient]) -> None:
+def test_substructures_lie_in_their_organs_and_have_their_names(patients: list[Patient]) -> None:
     scan = model_scan(patients[0], PreprocessConfig((32, 80, 80)))
     shown = np.unique(scan.parts[scan.parts > 0])
     assert len(shown) > 12
     for number in shown.tolist():
-        (organ,) = (organ for organ, names in SEGMENTS.items() if PARTS[number - 1] in names)
+        (organ,) = (
+            organ for organ, names in SEGMENTS.items() if SUBSTRUCTURES[number - 1] in names
+        )
         assert (scan.labels[scan.parts == number] == organ).all()
 
 
-def test_traits_are_the_tumours() -> None:
-    ill = next(patient for patient in map(make_patient, range(20)) if patient.lesions)
-    healthy = next(patient for patient in map(make_patient, range(20)) if not patient.lesions)
-    organ, density, shape, border, other = model_scan(ill, CONFIG).traits
-    lesion = ill.lesions[0]
-    assert list(DIGESTIVE)[organ] == lesion.organ
-    assert (DENSITIES[density], SHAPES[shape]) == (lesion.density, lesion.shape)
-    assert (BORDERS[border], OTHER_TRAITS[other]) == (lesion.border, lesion.other)
-    np.testing.assert_array_equal(model_scan(healthy, CONFIG).traits, np.full(5, -1))
-
-
-def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:
+def test_model_scan_bytes_round_trip(patients: list[Patient]) -> None:
     scan = model_scan(patients[0], CONFIG)
     back = ModelScan.from_bytes(scan.to_bytes())
     for name, array in vars(scan).items():
@@ -110,93 +63,7 @@ def test_a_scan_survives_its_bytes(patients: list[Patient]) -> None:
         np.testing.assert_array_equal(found, array)
 
 
-def test_what_a_data_set_holds(phantoms: Path, patients: list[Patient]) -> None:
-    """Made by worker processes, it holds what this process makes of the same seeds."""
-    expected = {"dataset.json", "split.json", "tokenizer.json"}
-    expected |= {f"{kind}-00000-of-00001.arrayrecord" for kind in ("scans", "records")}
-    assert set(contents(phantoms)) == expected
-    records, scans = read_records(phantoms), blobs(shard_paths(phantoms, "scans"))
-    assert len(scans) == 6
-    assert [record.scan for record in records] == sorted(record.scan for record in records)
-    assert {(record.scan, record.patient) for record in records} == {
-        (index, f"phantom-{index}") for index in range(6)
-    }
-    for index, patient in enumerate(patients):
-        scan = model_scan(patient, CONFIG)
-        assert scans[index] == scan.to_bytes()
-        visible = np.unique(scan.labels).tolist()
-        of_patient = [record for record in records if record.scan == index]
-        assert of_patient == patient_records(patient, index, visible)
-    manifest = read_manifest(phantoms)
-    assert manifest["preprocess"] == {"grid": [8, 16, 16], "level": 40.0, "width": 400.0}
-    assert "made up" in manifest["synthetic"]
-    assert (manifest["first_seed"], manifest["count"]) == (0, 6)
-    tokenizer = Tokenizer.load(phantoms)
-    assert len(tokenizer.token_bytes) == manifest["vocab_size"] == 512
-    assert len(tokenizer.encode(" liver")) == 1
-
-
-def test_a_record_finds_its_scan_over_all_shards(write: Callable, tmp_path: Path) -> None:
-    assert write(tmp_path / "new") == [0, 1, 2, 3, 4, 5]
-    scans = blobs(shard_paths(tmp_path / "new", "scans"))
-    assert len(shard_paths(tmp_path / "new", "scans")) == 2
-    for record in read_records(tmp_path / "new"):
-        assert record.patient == f"phantom-{record.scan}"
-        traits = ModelScan.from_bytes(scans[record.scan]).traits
-        if record.task == "lesion_attributes":
-            assert record.organ == list(DIGESTIVE)[traits[0]]
-
-
-def test_a_stopped_run_makes_only_what_is_missing(write: Callable, tmp_path: Path) -> None:
-    write(tmp_path)
-    whole = contents(tmp_path)
-    for missing, seeds in {
-        "records-00001-of-00002.arrayrecord": [4, 5],
-        "records-00000-of-00002.arrayrecord": [0, 1, 2, 3],
-        "tokenizer.json": [],
-    }.items():
-        (tmp_path / missing).unlink()
-        assert write(tmp_path) == seeds
-        assert contents(tmp_path) == whole
-    assert write(tmp_path) == []
-
-
-def test_a_failure_leaves_no_shard_that_looks_whole(
-    write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(seed: int) -> Patient:
-        raise KeyboardInterrupt(seed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(dataset, "make_patient", fail)
-        with pytest.raises(KeyboardInterrupt):
-            write(tmp_path)
-    assert set(contents(tmp_path)) == {"dataset.json"}
-    assert write(tmp_path) == [0, 1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("complete", [True, False], ids=["complete", "begun"])
-@pytest.mark.parametrize(
-    "change",
-    [{"first_seed": 1}, {"count": 5}, {"vocab_size": 511}, {"config": replace(CONFIG, width=1.0)}],
-    ids=str,
-)
-def test_a_folder_made_otherwise_is_refused(
-    phantoms: Path, tmp_path: Path, write: Callable, change: dict, complete: bool
-) -> None:
-    folder = phantoms
-    if not complete:
-        folder = tmp_path
-        (folder / "dataset.json").write_bytes((phantoms / "dataset.json").read_bytes())
-    before = contents(folder)
-    with pytest.raises(InputError, match="name another folder") as error:
-        write(folder, **change)
-    assert str(folder) in str(error.value)
-    assert "\n" not in str(error.value)
-    assert contents(folder) == before
-
-
-def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"dataset\.json: found none"):
         read_manifest(tmp_path)
 
@@ -208,24 +75,11 @@ def test_a_folder_without_a_data_set_is_refused(tmp_path: Path) -> None:
         ('{"format": 1}', "format: found 1, expected 3"),
         ('{"format":', "JSON: found 'Expecting value"),
         ("[1]", "JSON: found"),
+        ("[" * 10**5, "JSON: found"),
     ],
 )
-def test_a_data_set_of_another_format_is_refused(
-    tmp_path: Path, content: str, message: str
-) -> None:
+def test_data_set_of_another_format_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "dataset.json").write_text(content)
     with pytest.raises(InputError, match=message) as error:
         read_manifest(tmp_path)
     assert "\n" not in str(error.value)
-
-
-def test_a_bad_record_is_told_with_its_place(
-    write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def spoil(*arguments: Any) -> list:
-        records = patient_records(*arguments)
-        return [*records[:3], replace(records[3], question="")]
-
-    monkeypatch.setattr(dataset, "patient_records", spoil)
-    with pytest.raises(InputError, match=r"records-00000-of-00001\.arrayrecord\[3\]: question"):
-        write(tmp_path, count=2)

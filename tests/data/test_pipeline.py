@@ -15,7 +15,7 @@ from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.data.ablation import without_cot, without_iir
 from tumorchain_jax.data.dataset import ModelScan, read_records
 from tumorchain_jax.data.pipeline import (
-    PAD_OWNER,
+    PAD_SEGMENT,
     Example,
     ExampleSource,
     Layout,
@@ -28,26 +28,21 @@ from tumorchain_jax.data.training_rows import training_rows
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.attention import Packing, one_sequence
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Interleaved
 
-# A 2 x 2 x 2 token grid: one global token in the bank, then the cells.
-LAYOUT = Layout(
-    roi_grid=(2, 2, 2),
-    roi_offset=1,
-    roi_slots=4,
-    global_tokens=1,
-    length=800,
-    history="all",
-)
+# A 2 x 2 x 2 token grid: one global token, then the cells.
+ROI = RoiSpec(grid=(2, 2, 2), offset=1, slots=4, global_tokens=1)
+LAYOUT = Layout(ROI, length=800, history="all")
 SHAPES = {
     "volume": (np.uint8, (8, 16, 16)),
     "tokens": (np.int32, (800,)),
     "visual_index": (np.int32, (800,)),
     "loss_mask": (np.bool_, (800,)),
     "positions": (np.int32, (800,)),
-    "owner": (np.int32, (800,)),
+    "segment_ids": (np.int32, (800,)),
     "roi_index": (np.int32, (57, 4)),
     "roi_valid": (np.bool_, (57, 4)),
     "abnormal": (np.int8, (57,)),
@@ -76,7 +71,7 @@ def stored_scan(source: ExampleSource, number: int) -> ModelScan:
 
 
 def cells_of(source: ExampleSource, scan: int) -> OrganCells:
-    return organ_cells(stored_scan(source, scan).labels, (2, 2, 2), 4)
+    return organ_cells(stored_scan(source, scan).labels, ROI)
 
 
 def records_of(source: ExampleSource) -> list[Record]:
@@ -86,14 +81,14 @@ def records_of(source: ExampleSource) -> list[Record]:
 def rows_alone(source: ExampleSource, record: Record) -> list[Interleaved]:
     """A record's questions, each as a row of its own."""
     layout = source.layout
-    rois = cells_of(source, record.scan).visual_index(1)
+    rois = cells_of(source, record.scan).rois()
     return training_rows(source.chat, record, 1, rois, layout.history, layout.initial_roi)
 
 
 def questions_of(example: Mapping[str, np.ndarray]) -> Iterator[dict[str, list]]:
     """The prefix and each question in turn, cut out of a packed row, as a row of its own."""
-    for segment_ids in range(1, example["owner"].max() + 1):
-        own = (example["owner"] == 0) | (example["owner"] == segment_ids)
+    for segment_ids in range(1, example["segment_ids"].max() + 1):
+        own = (example["segment_ids"] == 0) | (example["segment_ids"] == segment_ids)
         yield {
             name: example[name][own].tolist()
             for name in ("tokens", "visual_index", "loss_mask", "positions")
@@ -130,8 +125,8 @@ def test_a_row_holds_the_questions_of_a_scan_one_after_the_other(
         for found, row in zip(questions_of(example), alone, strict=True):
             expected = {**vars(row), "positions": list(range(len(row)))}
             assert found == expected
-        runs = example["owner"][np.flatnonzero(np.diff(example["owner"], prepend=-9))]
-        assert runs.tolist() == [*range(len(alone) + 1), PAD_OWNER]
+        runs = example["segment_ids"][np.flatnonzero(np.diff(example["segment_ids"], prepend=-9))]
+        assert runs.tolist() == [*range(len(alone) + 1), PAD_SEGMENT]
     assert several > 3
 
 
@@ -142,9 +137,10 @@ def test_the_first_token_of_a_question_and_pads_are_no_targets(folder: Path, his
     for index in range(len(source)):
         example = source[index]
         targets = np.flatnonzero(example["loss_mask"])
-        assert (example["owner"][targets] > 0).all()
-        np.testing.assert_array_equal(example["owner"][targets], example["owner"][targets - 1])
-        pads = example["owner"] == PAD_OWNER
+        assert (example["segment_ids"][targets] > 0).all()
+        segment_ids = example["segment_ids"]
+        np.testing.assert_array_equal(segment_ids[targets], segment_ids[targets - 1])
+        pads = example["segment_ids"] == PAD_SEGMENT
         assert (example["tokens"][pads] == source.chat.tokenizer.pad).all()
         assert (example["visual_index"][pads] == TEXT).all()
 
@@ -183,6 +179,7 @@ def logits_of(model: partial, example: Example, packing: Packing) -> np.ndarray:
     return np.asarray(model(volume, tokens, visual_index, packing, *rois)[0][0])
 
 
+@pytest.mark.program
 @KINDS
 @HISTORIES
 def test_a_question_s_logits_are_those_of_a_row_of_its_own(
@@ -192,9 +189,9 @@ def test_a_question_s_logits_are_those_of_a_row_of_its_own(
     source, whole = ExampleSource(folder, layout), one_sequence(1, LAYOUT.length)
     for index in [i for i, group in enumerate(source.groups) if len(group) > 1][:2]:
         example = source[index]
-        packing = Packing(example["positions"][None], example["owner"][None])
+        packing = Packing(example["positions"][None], example["segment_ids"][None])
         packed = logits_of(model, example, packing)
-        segment_ids = example["owner"]
+        segment_ids = example["segment_ids"]
         for number, row in enumerate(questions_of(example), 1):
             n = len(row["tokens"])
             alone = {name: np.zeros_like(example[name]) for name in ("tokens", "visual_index")}
@@ -240,7 +237,7 @@ def test_roi_rows_point_past_the_global_tokens(source: ExampleSource) -> None:
     example = source[0]
     np.testing.assert_array_equal(example["roi_valid"], table.valid)
     np.testing.assert_array_equal(example["roi_index"][table.valid], table.cells[table.valid] + 1)
-    rows = table.visual_index(1)
+    rows = table.rois()
     assert set(rows) == set(np.unique(stored_scan(source, 0).labels)) - {0}
     assert min(map(min, rows.values())) >= 1
     assert max(map(max, rows.values())) <= 8
@@ -288,7 +285,7 @@ def test_a_record_longer_than_a_row_is_refused(folder: Path, source: ExampleSour
 
 def test_looking_at_an_organ_without_a_voxel_is_refused(folder: Path) -> None:
     source = ExampleSource(folder, LAYOUT)
-    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).visual_index(1)))
+    hidden = min(set(range(1, 57)) - set(cells_of(source, 0).rois()))
     record = source.groups[0][0]
     last = replace(record.rounds[-1], look_at=(hidden,))
     source.groups[0][0] = replace(record, rounds=(record.rounds[0], last))

@@ -2,12 +2,10 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,115 +27,36 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.pipeline import ExampleSource
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.phantoms.dataset import model_scan
-from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
+from tumorchain_jax.phantoms.patient import Patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
+from tumorchain_jax.training.registry import train
 from tumorchain_jax.training.tumorchain.dataset import layout_of
-from tumorchain_jax.training.tumorchain.train import train
 
-NANO = Path(__file__).parents[2] / "configs" / "nano.py"
 GRID = PreprocessConfig((8, 16, 16))
-SEEDS = range(4)
-CONFIG = f"""
-import runpy
-from tumorchain_jax.models.language.qwen2.model import Qwen2Config
-from tumorchain_jax.models.tumorchain.model import TumorChainConfig
-from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
-
-def get_config():
-    config = runpy.run_path({str(NANO)!r})["get_config"]()
-    with config.unlocked():
-        config.model = TumorChainConfig(
-            encoder=ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2),
-            decoder=Qwen2Config(512, 16, 32, 1, 2, 1, 8, tie_word_embeddings=True),
-            roi_slots=4,
-        )
-        config.data.phantoms, config.data.length, config.pretrain.patch_stage.steps = 0, 800, 0
-        config.steps, config.batch_size, config.micro_batch_size = 1, 2, 2
-    return config
-"""
-# Dies by SIGKILL when it calls a function of `scan_shards` for the n-th time; two scans a shard.
+Command = Callable[[Path, Path], list[str]]
+Run = Callable[..., dict]
+# Dies by SIGKILL when it reads the fourth CT: in the second of two shards.
 DYING = """
 import os, signal, sys
 from concurrent.futures import ThreadPoolExecutor
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.data import scan_shards, workers
+from tumorchain_jax.core import workers
+from tumorchain_jax.data import scan_shards
 
-name, last, *words = sys.argv[1:]
-function, calls = getattr(scan_shards, name), []
+read_ct, calls = scan_shards.read_ct, []
 
-def dying(*arguments):
-    calls.append(name)
-    if len(calls) == int(last):
+def dying(path):
+    calls.append(path)
+    if len(calls) == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return function(*arguments)
+    return read_ct(path)
 
-setattr(scan_shards, name, dying)
-scan_shards.MOST_SHARDS = 2
+scan_shards.read_ct, scan_shards.MOST_SHARDS = dying, 2
 workers.local_workers = lambda count: ThreadPoolExecutor(1)
-main(words)
+main(sys.argv[1:])
 """
-
-
-@pytest.fixture(scope="module")
-def patients() -> dict[str, Patient]:
-    return {f"phantom-{seed}": make_patient(seed) for seed in SEEDS}
-
-
-@pytest.fixture(scope="module")
-def written(patients: dict[str, Patient], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Their files, their records, and the configuration of a tiny model."""
-    folder = tmp_path_factory.mktemp("written")
-    for name, patient in patients.items():
-        write_patient(patient, folder / "scans" / name)
-    (folder / "config.py").write_text(CONFIG)
-    write_records(folder / "records.jsonl", patients)
-    return folder
-
-
-def write_records(path: Path, patients: dict[str, Patient], **changes: object) -> None:
-    lines = []
-    for name, patient in patients.items():
-        for record in patient_records(patient, 0):
-            values = json.loads(record.to_json()) | {"scan": name} | changes
-            lines.append(json.dumps(values) + "\n")
-    path.write_text("".join(lines))
-
-
-@pytest.fixture
-def source(written: Path, tmp_path: Path) -> Path:
-    """A copy to spoil."""
-    return shutil.copytree(written, tmp_path / "source")
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No processes, two shards."""
-    monkeypatch.setattr(
-        "tumorchain_jax.core.workers.local_workers", lambda count: ThreadPoolExecutor(1)
-    )
-    monkeypatch.setattr(scan_shards, "MOST_SHARDS", 2)
-
-
-Run = Callable[..., dict]
-
-
-@pytest.fixture
-def run(phantoms: Path, capsys: pytest.CaptureFixture[str], quick: None) -> Run:
-    def prepare(source: Path, output: Path, *words: object) -> dict:
-        code = main([*command(source, output, phantoms), "--json", *map(str, words)])
-        captured = capsys.readouterr()
-        assert code == 0, captured.err
-        return json.loads(captured.out) | {"stderr": captured.err}
-
-    return prepare
-
-
-def command(source: Path, output: Path, tokenizer: Path) -> list[str]:
-    words = ["prepare", "-i", source / "scans", "-o", output, "--tokenizer", tokenizer]
-    words += ["--records", source / "records.jsonl", "--config", source / "config.py"]
-    return [str(word) for word in words]
 
 
 def stored(folder: Path) -> list[ModelScan]:
@@ -177,7 +96,8 @@ def adds_up(facts: dict) -> bool:
 # ------------------------------------------------------------------- what it writes
 
 
-def test_training_takes_it(
+@pytest.mark.program
+def test_training_reads_a_prepared_data_set(
     written: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to the first step, whose compilation would take most of a minute."""
@@ -193,7 +113,7 @@ def test_training_takes_it(
     (tmp_path / "split.json").write_text(json.dumps(sides))
     run(written, data, "--split", tmp_path)
     config = read_config(written / "config.py", [f"--config.data.folder={data}"])
-    monkeypatch.setattr("tumorchain_jax.training.tumorchain.train.fit", fit)
+    monkeypatch.setattr("tumorchain_jax.training.registry.fit", fit)
     with pytest.raises(Reached):
         train(config, tmp_path / "work")
     assert read_split(data) == {
@@ -206,7 +126,7 @@ def test_training_takes_it(
         assert np.array_equal(volume, scans[0].image) or np.array_equal(volume, scans[2].image)
 
 
-def test_scans_and_records_are_those_handed_in(
+def test_scans_and_records_are_those_of_the_files(
     patients: dict[str, Patient], written: Path, tmp_path: Path, run: Run
 ) -> None:
     facts = run(written, tmp_path / "data")
@@ -222,12 +142,13 @@ def test_scans_and_records_are_those_handed_in(
         assert (scans[number].abnormal == -1).all()
         expected_records += patient_records(patient, number)
     assert any(scan.lesions.any() for scan in scans)
+    assert (facts["train_patients"], facts["test_patients"]) == (4, 0)
     assert read_records(tmp_path / "data") == expected_records
     assert facts["records"] == facts["kept"] == len(expected_records)
     assert skipped(tmp_path / "data") == []
 
 
-def test_a_record_that_looks_at_what_is_not_there_is_left_out(
+def test_record_that_looks_at_a_hidden_organ_is_left_out(
     source: Path, tmp_path: Path, run: Run
 ) -> None:
     """Training would refuse it."""
@@ -246,7 +167,7 @@ def test_a_record_that_looks_at_what_is_not_there_is_left_out(
     assert len(read_records(tmp_path / "data")) == facts["kept"]
 
 
-def test_a_list_tells_more_of_a_scan(
+def test_list_of_scans_may_name_abnormal_organs(
     patients: dict[str, Patient], source: Path, tmp_path: Path, run: Run
 ) -> None:
     """Paths start from the list; the order of its lines does not matter."""
@@ -267,7 +188,7 @@ def test_a_list_tells_more_of_a_scan(
         assert told == ({"liver": 1, "spleen": 0} if number == 1 else {})
 
 
-def test_a_dicom_series_is_a_scan(source: Path, tmp_path: Path, run: Run) -> None:
+def test_dicom_series_gives_the_bytes_of_its_nifti(source: Path, tmp_path: Path, run: Run) -> None:
     run(source, tmp_path / "nifti")
     ct = source / "scans" / "phantom-0" / "ct.nii.gz"
     write_series(ct, ct.parent / "ct")
@@ -345,7 +266,9 @@ def test_bad_scans_are_left_out_with_their_records(
     assert facts["stderr"].count("\n") == 3
 
 
-def test_a_mended_scan_is_done_and_no_other(source: Path, tmp_path: Path, run: Run) -> None:
+def test_rerun_reads_a_repaired_scan_and_no_other_shard(
+    source: Path, tmp_path: Path, run: Run
+) -> None:
     run(source, tmp_path / "sound")
     ct, data = source / "scans" / "phantom-0" / "ct.nii.gz", tmp_path / "data"
     whole = ct.read_bytes()
@@ -358,62 +281,52 @@ def test_a_mended_scan_is_done_and_no_other(source: Path, tmp_path: Path, run: R
     assert run(source, data)["already_done"] == 4
 
 
-def test_without_a_sound_scan_there_is_no_data_set(
-    source: Path, tmp_path: Path, phantoms: Path, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for labels in source.glob("scans/*/labels.nii.gz"):
-        labels.unlink()
-    assert main(command(source, tmp_path / "data", phantoms)) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "found none of a sound scan" in last
-    assert len(skipped(tmp_path / "data")) == 4
-    assert not (tmp_path / "data" / "dataset.json").exists()
-
-
-def test_a_fault_of_ours_names_the_scan(
-    written: Path,
-    tmp_path: Path,
-    phantoms: Path,
-    quick: None,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(scan_shards, "on_model_grid", full)
-    assert main(command(written, tmp_path / "data", phantoms)) == 1
-    error = capsys.readouterr().err
-    assert "phantom-0: OSError: [Errno 28] No space left" in error
-    assert shard_paths(tmp_path / "data", "scans") == []
-
-
 # ----------------------------------------------------------- the same bytes, always
 
 
-@pytest.mark.parametrize(
-    ("function", "call", "shards"),
-    [("read_ct", 4, 1), ("write_file", 2, 2)],
-    ids=["in a shard", "after a shard"],
-)
-def test_a_run_that_was_killed_goes_on(
-    source: Path, tmp_path: Path, phantoms: Path, run: Run, function: str, call: int, shards: int
+@pytest.mark.system
+def test_resume_after_kill_in_a_shard(
+    source: Path, tmp_path: Path, command: Command, run: Run
 ) -> None:
     run(source, tmp_path / "whole")
     data = tmp_path / "data"
-    words = [sys.executable, "-c", DYING, function, str(call), *command(source, data, phantoms)]
+    words = [sys.executable, "-c", DYING, *command(source, data)]
     assert subprocess.run(words, capture_output=True).returncode == -signal.SIGKILL
+    check_resume(source, data, run, shards=1)
+    assert contents(data) == contents(tmp_path / "whole")
+
+
+def test_resume_after_stop_between_shards(
+    source: Path, tmp_path: Path, command: Command, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(source, tmp_path / "whole")
+    data, write_file, calls = tmp_path / "data", scan_shards.write_file, []
+
+    def stopping(path: Path, content: bytes) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        write_file(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scan_shards, "write_file", stopping)
+        assert main(command(source, data)) == 130
+    check_resume(source, data, run, shards=2)
+    assert contents(data) == contents(tmp_path / "whole")
+
+
+def check_resume(source: Path, data: Path, run: Run, shards: int) -> None:
+    """A stopped run left no data set and `shards` shards, of which a rerun keeps the first."""
     assert not (data / "dataset.json").exists()
     before = {path: os.stat(path).st_mtime_ns for path in shard_paths(data, "scans")}
     assert len(before) == shards
-    facts = run(source, data)
-    assert facts["already_done"] == 2
-    assert contents(data) == contents(tmp_path / "whole")
+    assert run(source, data)["already_done"] == 2
     first = min(before)
     assert os.stat(first).st_mtime_ns == before[first]
 
 
-def test_as_many_workers_as_one_likes(
+@pytest.mark.system
+def test_bytes_do_not_depend_on_the_workers(
     source: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / "scans" / "phantom-2" / "labels.nii.gz").unlink()
@@ -423,105 +336,3 @@ def test_as_many_workers_as_one_likes(
     assert (one["written"], one["skipped"]) == (two["written"], two["skipped"]) == (3, 1)
     assert len(shard_paths(tmp_path / "two", "scans")) == 2
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
-# ----------------------------------------------------------------- refused at once
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"scan": "phantom-9"}, 'scan: found "phantom-9"'),
-        ({"scan": 1}, "scan: found 1"),
-        ({"scan": "phantom-0"}, "found phantom-1, expected phantom-0"),
-        ({"task": "guess"}, "subtask: found 'guess/"),
-    ],
-)
-def test_bad_records_are_refused_before_any_work(
-    patients: dict[str, Patient],
-    source: Path,
-    tmp_path: Path,
-    phantoms: Path,
-    capsys: pytest.CaptureFixture[str],
-    change: dict,
-    told: str,
-) -> None:
-    write_records(source / "records.jsonl", patients, **change)
-    refused(command(source, tmp_path / "data", phantoms), told, capsys)
-    assert not (tmp_path / "data").exists()
-
-
-def test_patients_must_be_apart(
-    written: Path, tmp_path: Path, phantoms: Path, quick: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [*command(written, tmp_path / "data", phantoms), "--split", str(tmp_path)]
-    names = [f"phantom-{seed}" for seed in SEEDS]
-    for train_names, test_names, told in (
-        (names, names[:1], "phantom-0 in both lists"),
-        (names[:2], names[3:], "phantom-2 in neither list"),
-    ):
-        split = {"train": train_names, "test": test_names}
-        (tmp_path / "split.json").write_text(json.dumps(split))
-        refused(words, told, capsys)
-        assert not (tmp_path / "data").exists()
-    (tmp_path / "split.json").write_text(json.dumps({"train": names[1:], "test": names[:1]}))
-    assert main(words) == 0
-    assert read_split(tmp_path / "data") == {"train": set(names[1:]), "test": {"phantom-0"}}
-
-
-def test_one_image_on_both_sides_is_refused(
-    patients: dict[str, Patient], source: Path, tmp_path: Path, phantoms: Path, quick: None,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    shutil.copytree(source / "scans" / "phantom-0", source / "scans" / "again")
-    again = {"again": replace(patients["phantom-0"], seed=77)}
-    write_records(source / "records.jsonl", patients | again)
-    names = [*patients, "phantom-77"]
-    split = {"train": names[1:], "test": names[:1]}
-    (tmp_path / "split.json").write_text(json.dumps(split))
-    words = [*command(source, tmp_path / "data", phantoms), "--split", str(tmp_path)]
-    refused(words, "is that of phantom-", capsys)
-    assert not (tmp_path / "data" / "dataset.json").exists()
-
-
-def test_another_data_set_is_left_alone(
-    written: Path, source: Path, tmp_path: Path, phantoms: Path, run: Run,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    data = tmp_path / "data"
-    run(written, data)
-    before = contents(data)
-    words = command(written, data, phantoms)
-    refused([*words, "--config.window.level=0"], "expected the same scans", capsys)
-    shutil.copytree(source / "scans" / "phantom-0", source / "scans" / "more")
-    refused(command(source, data, phantoms), "expected the same scans", capsys)
-    assert contents(data) == before
-    refused(command(written, phantoms, phantoms), "a folder of something else", capsys)
-    assert not (phantoms / ".prepare").exists()
-    refused(command(written, data / "dataset.json", phantoms), "found Not a directory", capsys)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--workers", "0"), "--workers: found 0"),
-        (("--records", "nowhere"), "nowhere: path: found No such file"),
-        (("--tokenizer", "nowhere"), "tokenizer.json: found none"),
-        (("--config.model.decoder.vocab_size=9",), "vocabulary: found 512 ids"),
-    ],
-)
-def test_bad_usage_is_refused(
-    written: Path, tmp_path: Path, phantoms: Path, capsys: pytest.CaptureFixture[str],
-    words: tuple[str, ...], told: str,
-) -> None:  # fmt: skip
-    refused([*command(written, tmp_path / "data", phantoms), *words], told, capsys)
-    assert not (tmp_path / "data").exists()
-
-
-def refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert main(words) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert told in captured.err

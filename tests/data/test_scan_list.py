@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data.scan_list import RecordFile, ScanFiles, read_scans
-from tumorchain_jax.data.schema import Record, RoundTarget
+from tumorchain_jax.data.scan_list import ScanFiles, read_scans
 
 LINE = {"scan": "a", "ct": "a.nii.gz", "labels": "a-labels.nii.gz"}
 
@@ -15,53 +14,74 @@ def write(path: Path, *lines: object) -> Path:
     return path
 
 
-def test_a_list_is_read_by_name_with_paths_of_its_folder(tmp_path: Path) -> None:
-    more = {"scan": "B", "lesions": "/else/where.nii.gz", "abnormal": {"liver": True}}
+def test_list_is_sorted_and_paths_start_from_its_folder(tmp_path: Path) -> None:
+    more = {
+        "scan": "B",
+        "labels": "b.nii.gz",
+        "lesions": "/else/where.nii.gz",
+        "abnormal": {"liver": True},
+    }
     path = write(tmp_path / "list.jsonl", LINE, LINE | more)
     b, a = read_scans(path)
     assert a == ScanFiles("a", tmp_path / "a.nii.gz", tmp_path / "a-labels.nii.gz")
     assert (b.name, b.lesions, b.abnormal) == ("B", Path("/else/where.nii.gz"), {5: True})
 
 
-def test_a_folder_has_a_folder_for_each_scan(tmp_path: Path) -> None:
+def test_folder_holds_a_folder_for_each_scan_at_any_depth(tmp_path: Path) -> None:
     (tmp_path / "two" / "ct").mkdir(parents=True)
     (tmp_path / "one").mkdir()
     (tmp_path / ".hidden").mkdir()
     (tmp_path / "note.txt").write_text("no scan")
     (tmp_path / "one" / "lesions.nii.gz").write_bytes(b"")
-    one, two = read_scans(tmp_path)
+    (tmp_path / "site" / "2024" / "three").mkdir(parents=True)
+    (tmp_path / "site" / "2024" / "three" / "ct.nii.gz").write_bytes(b"")
+    (tmp_path / "site" / "empty").mkdir()
+    (tmp_path / "site" / "back").symlink_to(tmp_path)
+    one, three, empty, two = read_scans(tmp_path)
     assert (one.name, one.ct.name, one.labels.name) == ("one", "ct.nii.gz", "labels.nii.gz")
     assert one.lesions == tmp_path / "one" / "lesions.nii.gz"
     assert (two.ct, two.lesions) == (tmp_path / "two" / "ct", None)
+    assert three.name == "site/2024/three"
+    assert three.ct == tmp_path / "site" / "2024" / "three" / "ct.nii.gz"
+    assert empty.name == "site/empty"  # it is reported as skipped, not overlooked
+
+
+def test_folder_of_one_scan_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ct.nii.gz").write_bytes(b"")
+    with pytest.raises(InputError, match="found the files of one scan"):
+        read_scans(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "message"),
     [
         ([], "scans: found none"),
-        ([LINE, LINE | {"ct": "b.nii.gz"}], "scan: found a twice"),
-        ([LINE, LINE | {"scan": "b", "colour": 3}], "list.jsonl:2: colour: found a field"),
-        ([LINE | {"scan": 3}], "scan: found 3, expected a text"),
-        ([LINE | {"ct": ""}], 'ct: found "", expected a text'),
-        ([{"scan": "a", "ct": "a.nii.gz"}], "labels: found null, expected a text"),
+        ([LINE, LINE | {"labels": "b.nii.gz"}], "scan: found a twice"),
+        ([LINE, LINE | {"scan": "b"}], "a-labels.nii.gz of a for b too"),
+        ([LINE, LINE | {"scan": "b", "colour": 3}], "list.jsonl:2: colour: found an unknown field"),
+        ([LINE | {"scan": 3}], "scan: found 3, expected some text"),
+        ([LINE | {"scan": "\udc00"}], "scan: found"),
+        ([LINE | {"ct": ""}], 'ct: found "", expected some text'),
+        ([LINE | {"ct": "a\0.nii"}], "ct: found"),
+        ([{"scan": "a", "ct": "a.nii.gz"}], "labels: found no such field, expected some text"),
         ([LINE | {"lesions": None}], "lesions: found null"),
         ([LINE | {"abnormal": ["liver"]}], 'abnormal: found ["liver"]'),
         ([LINE | {"abnormal": {"liver": 1}}], 'abnormal: found {"liver": 1}'),
-        ([LINE | {"abnormal": {"tail": True}}], "abnormal: found tail"),
-        ([LINE | {"abnormal": {"background": True}}], "abnormal: found background"),
-        (["a"], "JSON: found 'str'"),
+        ([LINE | {"abnormal": {"tail": True}}], 'abnormal: found {"tail": true}'),
+        ([LINE | {"abnormal": {"background": True}}], 'abnormal: found {"background": true}'),
+        (["a"], 'JSON: found "a"'),
     ],
 )
-def test_a_bad_list_is_refused_in_one_line(tmp_path: Path, lines: list, told: str) -> None:
+def test_malformed_list_is_refused_in_one_line(tmp_path: Path, lines: list, message: str) -> None:
     path = write(tmp_path / "list.jsonl", *lines)
     with pytest.raises(InputError) as error:
         read_scans(path)
-    assert told in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe{}", b"PK\x03\x04"])
-def test_what_is_no_list_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe{}", b"PK\x03\x04", b"[" * 10**5])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "list.jsonl").write_bytes(content)
     with pytest.raises(InputError, match=r"list\.jsonl:1: JSON: found"):
         read_scans(tmp_path / "list.jsonl")
@@ -69,7 +89,7 @@ def test_what_is_no_list_is_refused(tmp_path: Path, content: bytes) -> None:
         read_scans(tmp_path / "nowhere")
 
 
-def test_a_fingerprint_changes_with_the_files_and_not_with_their_place(tmp_path: Path) -> None:
+def test_fingerprint_changes_with_the_files_and_not_with_their_place(tmp_path: Path) -> None:
     series = tmp_path / "one" / "ct"
     series.mkdir(parents=True)
     (series / "1.dcm").write_bytes(b"1")
@@ -92,27 +112,3 @@ def test_a_fingerprint_changes_with_the_files_and_not_with_their_place(tmp_path:
     assert third not in (first, second)
     (tmp_path / "moved" / "labels.nii.gz").unlink()
     assert fingerprint() not in (first, second, third)
-
-
-def record(patient: str, scan: str, question: str) -> dict:
-    made = Record(
-        patient, 0, "position", "tumor_position", 5, question, (), (RoundTarget("none"),), "", "no"
-    )
-    return json.loads(made.to_json()) | {"scan": scan}
-
-
-def test_records_are_found_by_scan_and_numbered(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    lines = [record("p", "a", "1?"), record("q", "b", "ä?"), record("p", "a", "3?")]
-    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), "utf-8")
-    file = RecordFile(path, {"a", "b", "c"})
-    assert file.patients == {"a": "p", "b": "q"}
-    assert [file.count(name) for name in "abc"] == [2, 1, 0]
-    assert list(file.of_scan("c", 4)) == []
-    found = list(file.of_scan("a", 7))
-    assert [(where, r.question, r.scan) for where, r in found] == [
-        (f"{path}:1", "1?", 7),
-        (f"{path}:3", "3?", 7),
-    ]
-    ((where, second),) = file.of_scan("b", 0)
-    assert (where, second.question) == (f"{path}:2", "ä?")

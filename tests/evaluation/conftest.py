@@ -9,25 +9,29 @@ import pytest
 
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 
-GRID, CELLS = (4, 8, 8), (2, 2, 2)
+GRID = (4, 8, 8)
+ROI = RoiSpec((2, 2, 2), offset=1, slots=8, global_tokens=1)
 
 
 class ScriptedAnalyzer(Analyzer):
-    """Answers with `script(scan's name, question)`, and keeps what it was asked."""
+    """Answers with `script(scan's name, question)`, and notes what it was asked."""
+
+    checkpoint: Any = None  # in place of the property
 
     def __init__(self, script: Callable[[str, str], str]):
         self.script = script
         self.asked: list[tuple[str, str]] = []
         self.rounds: list[int | None] = []
-        self.checkpoint: Any = SimpleNamespace(sha256="ab" * 32)
+        self.checkpoint = SimpleNamespace(sha256="ab" * 32)
 
     def check_question(self, question: str) -> None:
         assert len(question) < 200
 
-    def batch(
+    def run(
         self,
         cases: Sequence[tuple[PreparedCase, str]],
         *,
@@ -36,7 +40,7 @@ class ScriptedAnalyzer(Analyzer):
     ) -> Any:
         self.rounds.append(rounds)
         self.asked += [(case.source, question) for case, question in cases]
-        return [SimpleNamespace(answer=self.script(case.source, q)) for case, q in cases]
+        return [SimpleNamespace(text=self.script(case.source, q)) for case, q in cases]
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ def case() -> Callable[[str], PreparedCase]:
         labels[:2, :4] = 5
         image = np.linspace(0, 1, labels.size, dtype=np.float32).reshape(GRID)
         scan = PreparedScan(image, GridTransform(GRID, np.eye(4)), (), {})
-        return PreparedCase(name, scan, organ_cells(labels, CELLS, 8), (), {})
+        return PreparedCase(name, scan, organ_cells(labels, ROI), (), {})
 
     return make
 

@@ -167,7 +167,7 @@ def test_the_page_shows_wrong_chains_by_kind(tell: Callable) -> None:
     assert "the tumour (liver)" in html
     assert "Look-alikes (cysts, calcifications): right kidney." in html
     # What was scored is not what the model wrote when asked again.
-    assert html.count("it wrote another text") == 1
+    assert html.count("the model wrote another text") == 1
     assert NOTICE in html
     assert "synthetic" in html
     for kind in ("false alarm", "missed"):

@@ -1,7 +1,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +11,13 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from nibabel.orientations import axcodes2ornt
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data import dataset
 from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.evaluation.patients import PaintedScans, Phantoms, StoredPatients
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import NANO
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.phantoms.patient import make_patient
@@ -26,7 +25,7 @@ from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 from tumorchain_jax.weights.model_folder import ModelFolder
 
 CONFIG = PreprocessConfig((8, 16, 16))
@@ -37,9 +36,7 @@ TEST = "phantom-2"
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three patients on a tiny grid, the last of them for testing."""
     folder = tmp_path_factory.mktemp("data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "local_workers", lambda *_: ThreadPoolExecutor(1))
-        write_phantoms(folder, 0, 3, CONFIG, 512)
+    write_phantoms(folder, 0, 3, CONFIG, 512, processes=1)
     write_split(folder, {"train": ["phantom-0", "phantom-1"], "test": [TEST]})
     return folder
 
@@ -67,7 +64,7 @@ def test_only_test_patients_are_asked_what_their_records_ask(
     assert case.source == TEST
     scan = patients.truth(0)
     np.testing.assert_array_equal(case.scan.image, scan.image.astype(np.float32) / 255)
-    expected = organ_cells(scan.labels, (2, 4, 4), 8)
+    expected = organ_cells(scan.labels, RoiSpec((2, 4, 4), offset=4, slots=8, global_tokens=4))
     for found, wanted in zip(case.cells, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert len(patients) == 1
@@ -103,7 +100,7 @@ def test_predicted_masks_change_what_is_seen_and_not_what_is_asked(analyzer: Ana
         labels[40:60, 30:50, 80:120] = 1
         return Volume(labels, scan.affine)
 
-    part = Part("box", (0, 5), predict, lambda: "")
+    part = OrganModel("box", (0, 5), predict, lambda: "")
     analyzer.segmenter = TotalSegmenter("a box for a liver", (part,))
     ((true, records),) = Phantoms(analyzer, 2, 1)
     ((boxed, same),) = Phantoms(analyzer, 2, 1, predicted=True)

@@ -119,7 +119,7 @@ def write(tmp_path: Path, record: Callable[..., Record]) -> Callable[..., Path]:
 
 def visual_tokens(config: TumorChainConfig) -> np.ndarray:
     """Tokens that can be told apart."""
-    rows = config.roi_offset + int(np.prod(config.roi_grid))
+    rows = config.roi.visual_tokens
     return np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
 
 
@@ -128,29 +128,31 @@ def test_features_are_the_tokens_under_the_mask(source: str) -> None:
     encoder = replace(MODEL.encoder, patch=(2, 4, 4))  # 4 x 4 x 4 cells, pooled 2 x 2 x 2
     config = replace(MODEL, encoder=encoder, roi_source=source, roi_slots=64)
     tokens = visual_tokens(config)
-    size = np.array(GRID) // config.roi_grid
+    size = np.array(GRID) // config.roi.grid
     nothing = scan(0, lesion=False)
     lesions, labels = np.zeros(GRID, np.uint8), np.zeros(GRID, np.uint8)
     # Three voxels of the first lesion in cell 0, one of the second in the last cell.
     lesions[0, 0, :3], lesions[-1, -1, -1] = 1, 2
     labels[:, :, : size[2]] = LIVER
-    found = lesion_features(tokens, replace(nothing, lesions=lesions, labels=labels), LIVER, config)
-    cells = tokens[config.roi_offset :]
+    marked = replace(nothing, lesions=lesions, labels=labels)
+    found = lesion_features(tokens, marked, LIVER, config.roi)
+    cells = tokens[config.roi.offset :]
     first, last = cells[0], cells[-1]
-    own = cells.reshape(*config.roi_grid, 3)[:, :, 0].reshape(-1, 3)
+    own = cells.reshape(*config.roi.grid, 3)[:, :, 0].reshape(-1, 3)
     expected = [(3 * first + last) / 4, np.maximum(first, last), own.mean(0), own.max(0)]
     np.testing.assert_allclose(found[:12], np.concatenate(expected), rtol=1e-5)
     np.testing.assert_array_equal(found[12:], [1, 0, 0, 0, 0])
 
 
 def test_what_the_grid_does_not_show_is_zero() -> None:
-    found = lesion_features(visual_tokens(MODEL), scan(0, lesion=False), 7, MODEL)
+    found = lesion_features(visual_tokens(MODEL), scan(0, lesion=False), 7, MODEL.roi)
     np.testing.assert_array_equal(found, [0] * 12 + [0, 1, 0, 0, 0])
 
 
 # ---------------------------------------------------------------- classifier
 
 
+@pytest.mark.program
 def test_what_is_separable_is_learned() -> None:
     rng = np.random.default_rng(0)
     middles = 3 * rng.normal(size=(4, 6))
@@ -161,6 +163,7 @@ def test_what_is_separable_is_learned() -> None:
     assert learn_to_answer(rows[:60], names[:60], patients, rows[60:]) == names[60:]
 
 
+@pytest.mark.program
 def test_nothing_to_read_is_the_commonest_answer() -> None:
     noise = np.random.default_rng(0).normal(size=(60, 5))
     answers = ["N1" if number % 4 else "N0" for number in range(60)]
@@ -169,6 +172,7 @@ def test_nothing_to_read_is_the_commonest_answer() -> None:
 
 
 @pytest.mark.parametrize("answers", [["M0"], ["M0", "M0"]])
+@pytest.mark.program
 def test_one_answer_is_all_there_is(answers: Answers) -> None:
     rows = np.arange(len(answers), dtype=float)[:, None]
     patients = list(map(str, range(len(answers))))
@@ -192,6 +196,7 @@ def loaded(checkpoint: Path) -> ModelFolder:
     return load_model(checkpoint)
 
 
+@pytest.mark.program
 def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable) -> None:
     rows = linear_probe(loaded, write(densities()))
     truths = [densities()[int(name.split("-")[1])] for name in TEST]
@@ -201,10 +206,12 @@ def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Call
     }
 
 
+@pytest.mark.program
 def test_without_the_mask_the_spots_are_alike(loaded: ModelFolder, write: Callable) -> None:
     assert linear_probe(loaded, write(densities(), lesion=False))["density"]["accuracy"] <= 75
 
 
+@pytest.mark.program
 def test_test_patients_teach_nothing(loaded: ModelFolder, write: Callable) -> None:
     other = {HYPODENSE: HYPERDENSE, HYPERDENSE: HYPODENSE}
     answers = [other[a] if n % 3 == 2 else a for n, a in enumerate(densities())]
@@ -229,6 +236,7 @@ def test_scans_of_another_window_are_refused(loaded: ModelFolder, write: Callabl
 # -------------------------------------------------------------- command line
 
 
+@pytest.mark.program
 def test_the_command_prints_a_table_or_json(
     checkpoint: Path, write: Callable, capsys: pytest.CaptureFixture[str]
 ) -> None:

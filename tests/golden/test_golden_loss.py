@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
-from tumorchain_jax.training.tumorchain.train import train
+from tumorchain_jax.training.registry import train
 
 LOSSES = Path(__file__).with_name("loss.txt")
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"

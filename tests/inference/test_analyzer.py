@@ -12,15 +12,19 @@ import pytest
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.inference import analyzer as analyzer_module
-from tumorchain_jax.inference.analyzer import TASKS, TOY, Analyzer
+from tumorchain_jax.inference import case as case_module
+from tumorchain_jax.inference import runner
+from tumorchain_jax.inference.analyzer import TASKS, Analyzer
+from tumorchain_jax.inference.record import TOY
 from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import encode, reason
 from tumorchain_jax.reasoning.prompt import MAX_QUESTION_TOKENS
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.factory import NO_SEGMENTER
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
+
+pytestmark = pytest.mark.program
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,7 @@ def test_a_scan_is_encoded_once_for_all_its_questions(
         encoded.append(np.asarray(volume))
         return encode(model, params, volume, *roi)
 
-    monkeypatch.setattr(analyzer_module, "encode", remember)
+    monkeypatch.setattr(runner, "encode", remember)
     reports = analyzer.batch([(case, "Where is it?") for case in (*cases, *cases, cases[0])])
     assert [volume.shape[0] for volume in encoded] == [1, 1]
     for case, volume in zip(cases, encoded, strict=True):
@@ -170,7 +174,7 @@ def test_a_question_about_what_the_masks_do_not_show(analyzer: Analyzer, patient
 def truth_teller(patient: Patient, parts: Sequence[Sequence[str]], ran: list[int]) -> Any:
     """A segmenter that knows where a patient's organs are; part n finds the n-th organs."""
 
-    def part(number: int) -> Part:
+    def part(number: int) -> OrganModel:
         ids = [TOTALSEGMENTATOR.index(organ) for organ in parts[number]]
 
         def predict(scan: Volume) -> Volume:
@@ -179,7 +183,7 @@ def truth_teller(patient: Patient, parts: Sequence[Sequence[str]], ran: list[int
             local[ids] = np.arange(1, len(ids) + 1)
             return Volume(local[patient.labels.voxels], scan.affine)
 
-        return Part(f"part {number}", (0, *ids), predict, lambda: f"sha {number}")
+        return OrganModel(f"part {number}", (0, *ids), predict, lambda: f"sha {number}")
 
     return TotalSegmenter("truth", tuple(part(number) for number in range(len(parts))))
 
@@ -205,7 +209,7 @@ def test_a_part_runs_when_the_chain_names_its_organ(
     analyzer: Analyzer, patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is known at first: each round's organ brings the next round's."""
-    monkeypatch.setattr(analyzer_module, "DIGESTIVE", ())
+    monkeypatch.setattr(case_module, "DIGESTIVE", ())
     ran: list[int] = []
     organs = [TOTALSEGMENTATOR[label] for label in DIGESTIVE]
     segmenter = truth_teller(patient, [*([organ] for organ in organs), ["aorta"]], ran)

@@ -15,14 +15,16 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.text import printable
 from tumorchain_jax.inference import language_model
-from tumorchain_jax.inference.language_model import LanguageModel, printable
+from tumorchain_jax.inference.language_model import LanguageModel
 from tumorchain_jax.models.language.qwen2.convert import TABLE, transformers_config
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.weight_map import from_ours
 from tumorchain_jax.reasoning.generate import Sampling
 from tumorchain_jax.weights.tensor_files import TensorWriter
 
+pytestmark = pytest.mark.program
 WORDS = ["</s>", "user", ":", *(f"w{i}" for i in range(27))]
 CONFIG = Qwen2Config(
     vocab_size=len(WORDS),

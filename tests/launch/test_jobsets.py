@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tumorchain_jax.cli.main import _build_parser
+from tumorchain_jax.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[2]
 JOBSETS = sorted((ROOT / "launch" / "gke").glob("*.yaml"))
@@ -56,7 +56,7 @@ def test_its_arguments_are_those_of_the_worker(path: Path) -> None:
     _, job, _, container = parts(path)
     assert container["command"] == ["bash", "launch/worker.sh"]
     for command in ("preflight", "train"):
-        options, rest = _build_parser().parse_known_args([command, *_settled(container["args"])])
+        options, rest = build_parser()[0].parse_known_args([command, *_settled(container["args"])])
         assert (ROOT / options.config).is_file()
         assert all(word.startswith("--config.") for word in rest)
         assert options.coordinator == "auto" or options.processes == job["completions"]

@@ -99,3 +99,14 @@ def test_a_key_that_would_fill_two_parameters_is_an_error() -> None:
     table = (*TABLE[:-1], (r"head/kernel", r"norm.weight", TRANSPOSE))
     with pytest.raises(ValueError, match=r"uses twice: \['norm.weight'\]"):
         to_ours(table, weights(), like())
+
+
+def test_layers_can_be_counted_from_one() -> None:
+    """A stack without the first layer, whose keys have another row."""
+    table = ((r"first", r"net.0.scale", KEEP), (r"rest", r"net.{layer+1}.scale", KEEP))
+    theirs = {f"net.{i}.scale": np.float32([i, -i]) for i in range(LAYERS)}
+    ours = to_ours(table, theirs, {"first": np.empty(2), "rest": np.empty((LAYERS - 1, 2))})
+    assert ours["rest"][:, 0].tolist() == [*range(1, LAYERS)]
+    back = from_ours(table, ours)
+    assert back.keys() == theirs.keys()
+    assert all(np.array_equal(back[key], theirs[key]) for key in theirs)

@@ -20,7 +20,7 @@ from tumorchain_jax.parallel.mesh import AXES, make_mesh, mesh_shape
         ({"data": 1, "fsdp": -1, "tensor": 1, "sequence": 1}, 1, (1, 1, 1, 1)),
     ],
 )
-def test_what_is_left_goes_to_one_axis(sizes: dict, devices: int, expected: tuple) -> None:
+def test_mesh_gives_the_rest_to_one_axis(sizes: dict, devices: int, expected: tuple) -> None:
     assert mesh_shape(sizes, devices) == expected
 
 
@@ -58,7 +58,7 @@ def test_axes_are_auto_for_linen_asserts_on_others() -> None:
         ({"data": 1, "fsdp": 1, "tensor": 8}, [1, 1, 4, 1], [1, 1, 2, 1]),
     ],
 )
-def test_the_outermost_axis_spans_the_slices(
+def test_mesh_outermost_axis_spans_the_slices(
     sizes: dict, within: list, between: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []

@@ -1,16 +1,19 @@
-"""The same twenty steps on one device and on eight, however they are cut: the same losses."""
+"""The same six steps on one device and on eight, however they are cut: the same losses."""
 
 import json
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("twenty_steps.py")
+pytestmark = [pytest.mark.program, pytest.mark.system]
+SCRIPT = Path(__file__).with_name("steps_on_mesh.py")
 ONE: dict[str, Any] = {"mesh": {}}
 RUNS: dict[str, dict[str, Any]] = {
     "8 data": {"mesh": {"data": 8}},
@@ -25,7 +28,21 @@ RUNS: dict[str, dict[str, Any]] = {
     | {"logits_chunks": 3},
 }
 RELATIVE = 1e-5
+STEPS = 6
+TIMEOUT_S = 600
 HASTE = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
+
+@contextmanager
+def killed_at_the_end(command: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that does not outlive the block: a child of a failed test would fail the next."""
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +56,7 @@ def reports() -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=2 * TIMEOUT_S,
     )
     assert done.returncode == 0, done.stderr
     # XLA says so where it finds no better way than to gather all of an array everywhere.
@@ -49,7 +67,7 @@ def reports() -> dict[str, Any]:
 @pytest.mark.parametrize("name", RUNS)
 def test_losses_are_those_of_one_device(name: str, reports: dict[str, Any]) -> None:
     expected = reports["one"]["losses"]
-    assert len(set(expected)) == 20
+    assert len(set(expected)) == STEPS
     assert reports[name]["losses"] == pytest.approx(expected, rel=RELATIVE)
 
 
@@ -65,19 +83,19 @@ def test_losses_of_several_processes_are_those_of_one(count: int, reports: dict[
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     runs = [RUNS["8 fsdp"], RUNS["2 fsdp x 2 tensor x 2 sequence"]]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), *map(json.dumps, runs)],
-            env={**os.environ, **HASTE, "PROCESS": f"{address},{count},{index}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(count)
-    ]
-    ended = [process.communicate(timeout=600) for process in processes]
-    for process, (_, errors) in zip(processes, ended, strict=True):
-        assert process.returncode == 0, errors
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                killed_at_the_end(
+                    [sys.executable, str(SCRIPT), *map(json.dumps, runs)],
+                    env={**os.environ, **HASTE, "PROCESS": f"{address},{count},{index}"},
+                )
+            )
+            for index in range(count)
+        ]
+        ended = [process.communicate(timeout=TIMEOUT_S) for process in processes]
+        for process, (_, errors) in zip(processes, ended, strict=True):
+            assert process.returncode == 0, errors
     for output, _ in ended:
         for found in json.loads(output.splitlines()[-1]):
             assert found["losses"] == pytest.approx(reports["one"]["losses"], rel=RELATIVE)

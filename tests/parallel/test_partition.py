@@ -13,6 +13,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import (
     NANO,
@@ -23,12 +24,15 @@ from tumorchain_jax.models.tumorchain.model import (
     attention_heads,
     logical_axes,
 )
+from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.parallel.mesh import AXES
 from tumorchain_jax.parallel.partition import RULES, param_shardings, state_shardings
 from tumorchain_jax.training.state import TrainState
 
 KEPT = Path(__file__).with_name("shardings.json")
 ADAPTERS = LoRA((r".*/(q_proj|v_proj|down_proj)", r"encoder/.*/qkv"))
+ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads"}
+ACTIVATIONS |= {"scored_batch", "scored_vocab"}
 MODELS = {
     "3B": TUMORCHAIN_3B,
     "7B": TUMORCHAIN_7B,
@@ -81,7 +85,7 @@ def test_fsdp_and_tensor_cut_nearly_all_of_the_model(config: TumorChainConfig) -
         ({}, [("mlp", "fsdp"), *RULES], "mlp/down_proj/kernel", "cut twice"),
     ],
 )
-def test_what_cannot_be_cut_is_refused_by_name(
+def test_partition_that_does_not_divide_is_refused_by_name(
     sizes: dict, rules: Any, field: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as error:
@@ -89,7 +93,7 @@ def test_what_cannot_be_cut_is_refused_by_name(
     assert field in error.value.field
 
 
-def test_what_the_optimizer_keeps_of_a_parameter_lies_beside_it() -> None:
+def test_optimizer_moments_lie_with_their_parameters() -> None:
     places = place(NANO, mesh_of(fsdp=2))
     path, table = "decoder/embed_tokens/embedding", jax.ShapeDtypeStruct((1024, 128), "float32")
     count: Any = jax.ShapeDtypeStruct((), "int32")
@@ -98,6 +102,16 @@ def test_what_the_optimizer_keeps_of_a_parameter_lies_beside_it() -> None:
     assert found.optimizer[1]["mu"][path] == found.trained[path] == places[path]
     assert "fsdp" in str(places[path].spec)
     assert found.optimizer[0].spec == found.step.spec == jax.P()
+
+
+def test_rules_are_each_used_by_some_model() -> None:
+    patch = jax.ShapeDtypeStruct((1, 8, 8, 8, 1), "float32")
+    network = UNet3DConfig(1, 3, (4, 8), ((1, 1, 1), (2, 2, 2)), ((3, 3, 3),) * 2, (1, 1), (1,))
+    boxes = jax.eval_shape(UNet3D(network).init, jax.random.key(0), patch)["params"]
+    axes = [names for model in MODELS.values() for names, _ in logical_axes(model).values()]
+    axes += [box.names for box in flatten(boxes).values()]
+    used = {name for names in axes for name in names}
+    assert {name for name, _ in RULES} - used <= ACTIVATIONS
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def test_all_know_what_each_tells(port: int) -> None:
     assert act(port, 3, script, [2, 0, 1]) == [([0, 10, 20], texts)] * 3
 
 
-def test_the_port_is_free_again_while_they_talk(port: int) -> None:
+def test_port_is_free_again_after_the_connection(port: int) -> None:
     """JAX's coordinator listens there next."""
 
     def script(all_gather_object: AllGather, index: int) -> Any:
@@ -53,14 +53,14 @@ def test_the_port_is_free_again_while_they_talk(port: int) -> None:
     assert act(port, 2, script, [0, 1]) == [[0, 1], [0, 1]]
 
 
-def test_who_does_not_come_is_named_to_all(port: int) -> None:
+def test_missing_process_is_named_to_all(port: int) -> None:
     found = act(port, 4, lambda all_gather_object, index: None, [0, 2], timeout=1)
     for error in found:
         assert isinstance(error, InputError)
         assert error.found == "nothing of process 1, 3 about being here"
 
 
-def test_who_leaves_is_named_to_all(port: int) -> None:
+def test_process_that_leaves_is_named_to_all(port: int) -> None:
     def script(all_gather_object: AllGather, index: int) -> Any:
         return None if index == 1 else all_gather_object("its disk", index)
 
@@ -69,19 +69,19 @@ def test_who_leaves_is_named_to_all(port: int) -> None:
     assert first.found == other.found == "nothing of process 1 about its disk"
 
 
-def test_a_first_that_leaves_is_noticed(port: int) -> None:
+def test_primary_process_that_leaves_is_noticed(port: int) -> None:
     def script(all_gather_object: AllGather, index: int) -> Any:
         return None if index == 0 else all_gather_object("its disk", index)
 
     assert act(port, 2, script, [0, 1])[1].found == "nothing of process 0 about its disk"
 
 
-def test_a_first_that_does_not_come_is_told_as_such(port: int) -> None:
+def test_primary_process_that_does_not_come_is_named(port: int) -> None:
     (error,) = act(port, 2, lambda all_gather_object, index: None, [1], timeout=0)
     assert (error.field, error.found) == ("coordinator", "Connection refused")
 
 
-def test_a_port_in_use_is_told_as_such(port: int) -> None:
+def test_port_in_use_is_named(port: int) -> None:
     with socket.create_server(("", port)):
         (error,) = act(port, 2, lambda all_gather_object, index: None, [0], timeout=1)
     assert error.found.startswith("Address already in use")
@@ -127,6 +127,6 @@ def test_slurm_says_where_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
         (("localhost:1", 2, -1), "found -1 of 2"),
     ],
 )
-def test_a_place_that_is_none_is_refused(words: tuple, message: str) -> None:
+def test_process_numbers_are_checked(words: tuple, message: str) -> None:
     with pytest.raises(InputError, match=message):
         resolve_process(*words, 1)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from tumorchain_jax.bench.torch_training import m3d_encoder
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 
@@ -36,33 +37,9 @@ def randomised() -> Callable[[Any], Any]:
 @pytest.fixture(scope="session")
 def m3d_vit() -> Callable[[ViT3DConfig], Any]:
     """Builds the 3D encoder out of MONAI's blocks, as M3D does."""
-    torch = pytest.importorskip("torch")
-    blocks = pytest.importorskip("monai.networks.blocks")
-
-    class M3DViT(torch.nn.Module):
-        """M3D-CLIP's (LaMed/src/model/multimodal_encoder/vit.py), patch features only."""
-
-        def __init__(self, config: ViT3DConfig):
-            super().__init__()
-            width, heads = config.hidden_size, config.num_heads
-            self.patch_embedding = blocks.PatchEmbeddingBlock(
-                1, config.image, config.patch, width, heads, proj_type="perceptron"
-            )
-            self.blocks = torch.nn.ModuleList(
-                blocks.TransformerBlock(width, config.mlp_size, heads)
-                for _ in range(config.num_layers)
-            )
-            self.norm = torch.nn.LayerNorm(width)
-            self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
-
-        def forward(self, volume):
-            x = self.patch_embedding(volume[:, None])
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
-            for block in self.blocks:
-                x = block(x)
-            return self.norm(x)[:, 1:]
-
-    return lambda config: M3DViT(config).eval()
+    pytest.importorskip("torch")
+    pytest.importorskip("monai")
+    return lambda config: m3d_encoder(config).eval()
 
 
 @pytest.fixture(scope="session")

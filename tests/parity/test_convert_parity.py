@@ -18,6 +18,7 @@ from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
+from tumorchain_jax.models.families import decoder_from_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
 from tumorchain_jax.reasoning.text import continue_text
 
@@ -133,7 +134,7 @@ def whole(decoder: Decoder, tokens: Any) -> tuple[Any, Any, Any]:
 def run(folder: Path, tokens: np.ndarray) -> tuple[Any, Any, Any]:
     """Final hidden states, the output of every layer, logits of an imported folder."""
     imported = Imported(folder)
-    decoder = Decoder(Qwen2Config(**imported.config["decoder"]))
+    decoder = Decoder(decoder_from_dict(imported.config["decoder"]))
     params = {"params": imported.restore()["decoder"]}
     return jax.jit(partial(decoder.apply, method=whole))(params, tokens)
 
@@ -267,7 +268,7 @@ def test_greedy_text_of_unequal_prompts_is_theirs(
     model = randomised(MODELS[name](), 2.8)
     import_folder(saved(model, tmp_path / "theirs"), tmp_path / "ours")
     imported = Imported(tmp_path / "ours")
-    decoder = Decoder(Qwen2Config(**imported.config["decoder"]), unrolled=True)
+    decoder = Decoder(decoder_from_dict(imported.config["decoder"]), unrolled=True)
     params = unroll(imported.restore()["decoder"])
     longest, count = 22, 64
     tokens, valid = random_tokens(20, longest), np.zeros((20, longest), bool)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.phantoms import patient
 from tumorchain_jax.phantoms.body import Space
-from tumorchain_jax.phantoms.lesions import DIGESTIVE
 from tumorchain_jax.phantoms.patient import Patient, make_patient
 
 

@@ -11,10 +11,10 @@ from tumorchain_jax.phantoms import body
 from tumorchain_jax.phantoms.body import (
     FAT_HU,
     HU,
-    PARTS,
     PHASES,
     SLICES_MM,
     STRAND_HU,
+    TRUNK,
     Body,
     Space,
     around,
@@ -52,7 +52,7 @@ def healthy() -> tuple[np.ndarray, np.ndarray, dict[int, float]]:
 
 
 def test_every_part_has_a_name_and_hu() -> None:
-    for part in PARTS:
+    for part in TRUNK:
         name = TOTALSEGMENTATOR[part.label]
         assert part.label in HU or name.startswith("vertebrae_")
 
@@ -161,8 +161,8 @@ def test_organs_keep_to_their_room(healthy: tuple[np.ndarray, np.ndarray, dict])
     image, labels, hu = healthy
     assert labels.dtype == np.uint8
     assert image.dtype == np.float32
-    assert {part.label for part in PARTS} - set(np.unique(labels)) == set()
-    assert set(hu) == {part.label for part in PARTS}
+    assert {part.label for part in TRUNK} - set(np.unique(labels)) == set()
+    assert set(hu) == {part.label for part in TRUNK}
     z = straight_space().z
     lungs, liver = np.isin(labels, (11, 14)), labels == LIVER
     assert z[lungs].mean() > z[liver].mean() + 50

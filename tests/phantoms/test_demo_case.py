@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.inference.analyzer import TOY
+from tumorchain_jax.inference.record import TOY
 from tumorchain_jax.phantoms import demo_case
 
 
@@ -79,8 +79,9 @@ def test_without_the_archive_a_phantom_stands_in() -> None:
     assert "digital patient" in patient.ct.source
 
 
+@pytest.mark.program
 @pytest.mark.usefixtures("no_network")
-def test_it_runs_from_the_scan_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_runs_from_the_scan_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "-o", str(tmp_path / "out"), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["masks"]["kind"] == "predicted"

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.anatomy.substructures import SEGMENTS
 from tumorchain_jax.core.errors import InputError
@@ -22,7 +23,6 @@ from tumorchain_jax.phantoms.lesions import (
     BORDERS,
     DENSITIES,
     DEPTHS,
-    DIGESTIVE,
     HOLLOW,
     OTHERS,
     SHAPES,
@@ -51,7 +51,7 @@ def draw(seed: int) -> Patient:
         sizes = rng.uniform(7, 26, int(rng.integers(most + 1)))
         return [Finding(kind, name, organ, float(size), CENTRE) for size in sizes]
 
-    organ = tuple(DIGESTIVE)[seed % 5]
+    organ = DIGESTIVE[seed % 5]
     words = [pick(w) for w in (DENSITIES, SHAPES, BORDERS, OTHERS[organ])]
     lesions = tuple(
         Lesion(

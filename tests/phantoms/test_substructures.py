@@ -21,7 +21,7 @@ from tumorchain_jax.anatomy.substructures import (
     segment_map,
 )
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.phantoms.body import PARTS, PHASES, Body, Space, Tube, draw_space, draw_trunk
+from tumorchain_jax.phantoms.body import PHASES, TRUNK, Body, Space, Tube, draw_space, draw_trunk
 from tumorchain_jax.phantoms.patient import Patient
 from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.volume import Volume
@@ -29,7 +29,7 @@ from tumorchain_jax.scan.volume import Volume
 # These fields of view show the whole trunk.
 SEEDS = (1, 6, 7, 8, 9, 14)
 HEALTHY = Body(PHASES[1], cirrhosis=False, swelling=False)
-TUBES = {part.label: part for part in PARTS if isinstance(part, Tube) and part.label in SEGMENTS}
+TUBES = {part.label: part for part in TRUNK if isinstance(part, Tube) and part.label in SEGMENTS}
 # The part of each control point of the sketch, and the agreement asked of the worst phantom.
 PART_OF_POINT = {
     PANCREAS: ((1, 1, 2, 3, 4), 0.8),

@@ -3,8 +3,9 @@
 import pytest
 
 from tumorchain_jax.anatomy.organs import ORGANS, display_name
+from tumorchain_jax.models.language.chat_template import SYSTEM
 from tumorchain_jax.models.language.tokenizer import Tokenizer
-from tumorchain_jax.reasoning.prompt import SYSTEM, Chat
+from tumorchain_jax.reasoning.prompt import Chat
 
 
 @pytest.fixture(scope="session")

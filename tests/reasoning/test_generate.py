@@ -10,6 +10,8 @@ import pytest
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.generate import Sampling, sample
 
+pytestmark = pytest.mark.program
+
 DRAWS = 8192
 KEYS = jax.random.split(jax.random.key(0), (2, 8))
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,10 +13,10 @@ import pytest
 
 from tumorchain_jax.anatomy.organs import ORGANS, labels_named
 from tumorchain_jax.core.path_rules import unflatten
-from tumorchain_jax.models.language.qwen2.model import Qwen2Config, unroll
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
-from tumorchain_jax.reasoning.generate import Sampling
+from tumorchain_jax.reasoning.generate import DecodeState, Sampling, extend
 from tumorchain_jax.reasoning.interleaved import (
     MAX_ROUNDS,
     NO_NEW_ORGAN,
@@ -28,6 +29,8 @@ from tumorchain_jax.reasoning.interleaved import (
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, build_matcher, character_span
 from tumorchain_jax.reasoning.prompt import Chat, Interleaved
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
+
+pytestmark = pytest.mark.program
 
 SLOTS = 5
 MODEL = TumorChainConfig(
@@ -44,10 +47,8 @@ MODEL = TumorChainConfig(
     ),
     roi_slots=SLOTS,
 )
-BANK_ROWS = MODEL.global_tokens + 64
-LOOP = LoopConfig(
-    prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2, keep_logits=True
-)
+VISUAL_TOKENS = MODEL.roi.visual_tokens
+LOOP = LoopConfig(prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2)
 CONFIGS = {
     "all": replace(LOOP, history="all", sampling=Sampling(temperature=1.3, top_p=0.9)),
     "latest": replace(LOOP, history="latest"),
@@ -65,7 +66,7 @@ QUESTIONS = 27
 
 @dataclass(frozen=True)
 class Question:
-    """One row of a batch: visual tokens `[M, K]`, the bank rows of each organ in the mask."""
+    """One row of a batch: visual tokens `[M, K]`, their indices for each organ in the mask."""
 
     visual_tokens: np.ndarray
     prompt: Interleaved
@@ -224,16 +225,16 @@ class World(NamedTuple):
         rng = np.random.default_rng(seed)
         rois = {}
         for organ in IN_MASK:
-            rows = rng.choice(np.arange(MODEL.global_tokens, BANK_ROWS), SLOTS, replace=False)
+            rows = rng.choice(np.arange(MODEL.roi.offset, VISUAL_TOKENS), SLOTS, replace=False)
             if rng.random() < 0.8:
                 rois[organ] = sorted(rows[: rng.integers(1, SLOTS + 1)].tolist())
         visited = tuple(rng.choice(list(rois), rng.integers(0, 2), replace=False).tolist())
         initial = [(organ, rois[organ]) for organ in visited]
         text = "".join(rng.choice(SAID.split(), rng.integers(1, 12)))
-        prompt = self.chat.question(text, ["yes", "no"], MODEL.global_tokens, initial)
+        prompt = self.chat.question(text, ["yes", "no"], MODEL.roi.global_tokens, initial)
         rounds = int(rng.choice([1, 2, 3, 3, 3, 3]))
         budget = int(rng.choice([0, rng.integers(1, 20), 100], p=[0.1, 0.2, 0.7]))
-        visual_tokens = rng.normal(0, 2, (BANK_ROWS, 24)).astype(np.float32)
+        visual_tokens = rng.normal(0, 2, (VISUAL_TOKENS, 24)).astype(np.float32)
         return Question(visual_tokens, prompt, rois, visited, rounds, budget, jax.random.key(seed))
 
 
@@ -316,20 +317,17 @@ def assert_equal(chat: Chat, got: Result, run: Run) -> None:
     assert (got.rounds, got.stop_reason) == (len(rounds), stop)
     written = got.written
     for i, expected in enumerate(rounds):
-        n, steps = len(expected.tokens), len(expected.logits)
+        n = len(expected.tokens)
         assert written.length[i] == n
         assert written.tokens[i, :n].tolist() == expected.tokens
         assert written.complete[i] == expected.complete
         assert got.tokens_in[i] == expected.tokens_in
-        for step, logits in enumerate(expected.logits):
-            np.testing.assert_allclose(written.logits[i, step], logits, atol=1e-4, rtol=0)
         for step, token in enumerate(expected.tokens):
             logits = expected.logits[step].astype(np.float64)
             log_probability = logits[token] - np.log(np.exp(logits).sum())
             assert abs(written.log_probabilities[i, step] - log_probability) < 1e-4
         assert not written.tokens[i, n:].any()
         assert not written.log_probabilities[i, n:].any()
-        assert not written.logits[i, steps:].any()
 
         text = chat.tokenizer.decode_bytes(expected.tokens)
         named = np.flatnonzero(got.matches.first[i] != NONE).tolist()
@@ -347,6 +345,27 @@ def test_equals_the_naive_loop(world: World, runs: Runs, name: str) -> None:
         rows = rows_of(world, CONFIGS[name], [world.question(seed) for seed in batch])
         for seed, row in zip(batch, rows, strict=True):
             assert_equal(world.chat, row, runs[name][seed])
+
+
+def test_extend_gives_the_logits_of_the_whole_sequence(world: World) -> None:
+    """After the prompt, an ROI turn and a token: those of a decoder without a cache."""
+    question = world.question(3)
+    organ, roi = next(iter(question.rois.items()))
+    pieces = [question.prompt, world.chat.look_again([(organ, roi)]), words([7])]
+    decoder = MODEL.decoder
+    state = DecodeState(
+        empty_cache(decoder, 1, 200, jnp.float32), jnp.zeros(1, jnp.int32), jnp.zeros((1, 512))
+    )
+    read = jax.jit(partial(extend, TumorChain(MODEL, unrolled=True)))
+    sequence = Interleaved()
+    for piece in pieces:
+        sequence = sequence + piece
+        row = jnp.asarray([piece.tokens]), jnp.asarray([piece.visual_index])
+        turn = Turn(*row, jnp.ones((1, len(piece)), bool))
+        state = read(world.unrolled, question.visual_tokens[None], state, turn)
+        expected = next_logits(world.params, question.visual_tokens, sequence)
+        np.testing.assert_allclose(state.logits[0], expected, atol=1e-4, rtol=0)
+    assert state.length == len(sequence)
 
 
 @EVERY_CONFIG
@@ -394,6 +413,6 @@ def test_twenty_batches_are_one_program_that_never_touches_the_host(world: World
     assert reason._cache_size() <= programs + 1
     assert len({result.rounds.tobytes() for result in jax.device_get(results)}) > 5
 
-    gather_to_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
+    on_host = requests[0]._replace(visited=np.asarray(requests[0].visited))
     with jax.transfer_guard("disallow"), pytest.raises(Exception, match="Disallowed host-to-"):
-        world.reason(CONFIGS["all"], gather_to_host)
+        world.reason(CONFIGS["all"], on_host)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.anatomy.organs import ORGANS, merge_labels
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import OrganCells, coverage, organ_cells
 from tumorchain_jax.scan.preprocess import (
     GridTransform,
@@ -48,7 +49,11 @@ def cells_by_loop(labels: np.ndarray, grid: Grid, slots: int, organ: int) -> tup
     return sorted(cell for _, cell in sorted(found)[:slots]), len(found)
 
 
-def kept(table: OrganCells, organ: int) -> list[int]:
+def spec(grid: Grid, slots: int) -> RoiSpec:
+    return RoiSpec(grid, offset=7, slots=slots, global_tokens=7)
+
+
+def chosen(table: OrganCells, organ: int) -> list[int]:
     return table.cells[organ][table.valid[organ]].tolist()
 
 
@@ -57,25 +62,35 @@ def kept(table: OrganCells, organ: int) -> list[int]:
 def test_equals_a_loop_over_cells(grid: Grid, slots: int) -> None:
     for seed in range(3):
         labels = blobs(seed)
-        table = organ_cells(labels, grid, slots)
+        table = organ_cells(labels, spec(grid, slots))
         assert table.cells.shape == table.valid.shape == (len(ORGANS), slots)
         assert table.cells.dtype == table.touched.dtype == np.int32
         for organ in {*np.unique(labels).tolist(), 1, LIVER} - {0}:
             expected, touched = cells_by_loop(labels, grid, slots, organ)
-            assert kept(table, organ) == expected
+            assert chosen(table, organ) == expected
             assert table.touched[organ] == touched
 
 
 def test_slots_are_filled_from_the_front_and_zero_beyond() -> None:
-    table = organ_cells(blobs(0), GRIDS["cells"], 24)
+    table = organ_cells(blobs(0), spec(GRIDS["cells"], 24))
     assert table.valid.any()
     assert (table.valid[:, :-1] >= table.valid[:, 1:]).all()
     assert not table.cells[~table.valid].any()
     assert (table.valid.sum(axis=1) == np.minimum(table.touched, 24)).all()
 
 
+def test_visual_indices_are_the_cells_behind_the_offset() -> None:
+    table = organ_cells(blobs(0), spec(GRIDS["cells"], 24))
+    rois = table.rois()
+    assert rois.keys() == {organ for organ in range(len(ORGANS)) if table.touched[organ]}
+    for organ, index in rois.items():
+        assert index.dtype == np.int32
+        assert index.tolist() == [7 + cell for cell in chosen(table, organ)]
+        assert index.tolist() == table.visual_index[organ, : len(index)].tolist()
+
+
 def test_the_background_has_no_cells() -> None:
-    table = organ_cells(np.zeros(SHAPE, np.uint8), GRIDS["cells"], 4)
+    table = organ_cells(np.zeros(SHAPE, np.uint8), spec(GRIDS["cells"], 4))
     assert not table.valid.any()
     assert not table.touched.any()
 
@@ -87,7 +102,10 @@ def test_the_best_covered_cells_are_kept_in_raster_order() -> None:
         block = labels[2 * z : 2 * z + 2, 4 * y : 4 * y + 4, 2 * x : 2 * x + 2]
         block[np.unravel_index(np.arange(voxels), block.shape)] = LIVER
     assert coverage(labels, GRIDS["cells"])[LIVER, [2, 7, 13, 20, 31]].tolist() == [5, 1, 16, 9, 9]
-    best = {slots: kept(organ_cells(labels, GRIDS["cells"], slots), LIVER) for slots in range(1, 6)}
+    best = {
+        slots: chosen(organ_cells(labels, spec(GRIDS["cells"], slots)), LIVER)
+        for slots in range(1, 6)
+    }
     assert best == {
         1: [13],
         2: [13, 20],  # of two that are covered alike, the first
@@ -104,8 +122,8 @@ def test_one_voxel_anywhere_is_one_cell() -> None:
         voxel = tuple(rng.integers(0, SHAPE))
         labels[voxel] = organ
         z, y, x = voxel
-        table = organ_cells(labels, GRIDS["cells"], 2)
-        assert kept(table, organ) == [(z // 2) * 16 + (y // 4) * 4 + x // 2]
+        table = organ_cells(labels, spec(GRIDS["cells"], 2))
+        assert chosen(table, organ) == [(z // 2) * 16 + (y // 4) * 4 + x // 2]
 
 
 # Real scans. The label map of the model grid takes one of three or four slices of the first, one of
@@ -133,13 +151,14 @@ def scan(shared_data: Path, request: pytest.FixtureRequest) -> tuple[Volume, Gri
 def test_cells_lie_on_the_organs_of_a_real_scan(scan: tuple[Volume, GridTransform]) -> None:
     labels, transform = scan
     on_grid = resample_labels(labels, transform)
-    everything = organ_cells(on_grid, GRID, int(np.prod(GRID)))
-    limited = organ_cells(on_grid, GRID, SLOTS)
+    everything = organ_cells(on_grid, spec(GRID, int(np.prod(GRID))))
+    limited = organ_cells(on_grid, spec(GRID, SLOTS))
 
     voxels = np.argwhere(labels.voxels > 0)
     organ_of = labels.voxels[tuple(voxels.T)]
     world = voxels @ labels.affine[:3, :3].T + labels.affine[:3, 3]
-    position = np.floor(transform.grid_index(world) + 0.5).astype(int)
+    to_index = np.linalg.inv(transform.to_world)
+    position = np.floor(world @ to_index[:3, :3].T + to_index[:3, 3] + 0.5).astype(int)
     assert ((position >= 0) & (position < transform.grid)).all()  # no organ is cropped away
     seen_as = on_grid[tuple(position.T)]
     cell = np.ravel_multi_index((position // PATCH).T, GRID)
@@ -149,13 +168,13 @@ def test_cells_lie_on_the_organs_of_a_real_scan(scan: tuple[Volume, GridTransfor
     assert max(limited.touched) > 2 * SLOTS
     for organ in organs:
         mine = organ_of == organ
-        covered = np.isin(cell[mine], kept(everything, organ))
+        covered = np.isin(cell[mine], chosen(everything, organ))
         assert covered[seen_as[mine] == organ].all(), ORGANS[organ]
         share = covered.mean()
         assert share > (0.99 if len(covered) > 1000 else 0.93), ORGANS[organ]
 
         touched = int(limited.touched[organ])
-        share_limited = np.isin(cell[mine], kept(limited, organ)).mean()
+        share_limited = np.isin(cell[mine], chosen(limited, organ)).mean()
         if touched <= SLOTS:
             assert share_limited == share
         # The best covered cells hold no less than as many average ones.

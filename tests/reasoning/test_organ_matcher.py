@@ -22,6 +22,8 @@ from tumorchain_jax.reasoning.organ_matcher import (
     match_organs,
 )
 
+pytestmark = pytest.mark.program
+
 NANO = Path(tumorchain_jax.__file__).parent / "pretrained" / "nano"
 BATCH = 512
 PATTERN = name_pattern(NAMES)

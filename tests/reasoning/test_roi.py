@@ -9,6 +9,8 @@ from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.reasoning.prompt import TEXT, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt, roi_turn
 
+pytestmark = pytest.mark.program
+
 SLOTS = 6
 turn_of = jax.jit(roi_turn)
 
@@ -19,7 +21,7 @@ def roi_prompt(chat: Chat) -> RoiPrompt:
 
 
 def read_from(turn: Turn, row: int) -> tuple[list[int], list[int]]:
-    """Tokens and bank rows of the valid positions; a visual position's token says nothing."""
+    """Tokens and visual indices of the valid positions; a visual position's token says nothing."""
     tokens, visual_index, valid = (np.asarray(leaf[row]) for leaf in turn)
     tokens, visual_index = tokens[valid], visual_index[valid]
     return np.where(visual_index == TEXT, tokens, 0).tolist(), visual_index.tolist()

@@ -165,7 +165,7 @@ def test_a_word_that_names_two_organs(make_report: MakeReport) -> None:
     report = make_report(a_round("The kidneys.", right, left), a_round("Fine."))
     html = render(report)
     assert Page(html).marks == ["kidneys"]
-    assert "right kidney (looked at again), left kidney (passed over" in html
+    assert "right kidney (looked at again), left kidney (skipped" in html
     assert len(set(re.findall(r"--organ:([^;\"]+)", html))) == 2
     (line,) = re.findall(r"linear-gradient\(to right, ([^\"]+)\)\"", html)
     assert line.count("rgba") == 2
@@ -187,7 +187,7 @@ def test_rounds_say_what_was_looked_at(make_report: MakeReport) -> None:
     assert html.count("<article>") == 3
     assert "looked again at: liver" in words
     assert "looked again at: liver, liver" not in words
-    also = "spleen (passed over, too many organs in one round), liver (already looked at)"
+    also = "spleen (skipped, too many organs in one round), liver (already looked at)"
     assert f"Also named: {also}." in words
     assert words.count("Also named") == 1
     assert "The chain ended at its limit of rounds." in words
@@ -196,7 +196,7 @@ def test_rounds_say_what_was_looked_at(make_report: MakeReport) -> None:
     assert html.count("<img") == 3
     assert "2 cells within x" in words
     assert "Abnormal: 50%, the organ classifier's probability, not a diagnosis." in words
-    assert "another head of the model than the one that writes the answer" in words
+    assert "not from the part of the model that writes the answer" in words
 
 
 def test_without_organs_only_the_first_round_shows_the_scan(make_report: MakeReport) -> None:
@@ -232,7 +232,7 @@ def test_organs_are_measured_in_a_table(make_report: MakeReport) -> None:
     assert "<script" not in html.lower()
     section = html[html.index('<section class="organs">') :].split("</section>")[0]
     looked_at, folded = section.split("<details>")
-    assert "unchecked: &lt;script&gt;" in looked_at
+    assert "reviewed them: &lt;script&gt;" in looked_at
     assert '<th scope="row">liver</th><td>1,480.0</td><td>55.0</td><td></td>' in looked_at
     assert "spleen" not in looked_at
     assert "2 other organs" in folded
@@ -241,7 +241,7 @@ def test_organs_are_measured_in_a_table(make_report: MakeReport) -> None:
     assert ".numbers td { text-align: right" in html
     assert '<section class="organs">' not in render(make_report())
     given = make_report(masks=MaskOrigin("given", "seg.nii.gz", {}), organs=report.organs)
-    assert "The masks were given: seg.nii.gz." in render(given)
+    assert "The masks come from the label map seg.nii.gz." in render(given)
 
 
 def shown_run(report: Report) -> dict[str, str]:
@@ -262,9 +262,12 @@ def test_what_ran_is_told_in_words(make_report: MakeReport) -> None:
         "seed": "7",
     }
     given = shown_run(make_report(masks=MaskOrigin("given", "seg.nii.gz", {})))
-    assert given["organ masks"] == "The masks were given: seg.nii.gz."
+    assert given["organ masks"] == "The masks come from the label map seg.nii.gz."
     made = shown_run(make_report(masks=MaskOrigin("predicted", "nano", {"part 1": "cd"})))
-    assert made["organ masks"] == "The masks are a machine's, unchecked: nano."
+    assert (
+        made["organ masks"]
+        == "The masks were segmented automatically and nobody has reviewed them: nano."
+    )
     assert made["masks by part 1"] == "cd"
 
 

@@ -1,15 +1,20 @@
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.reasoning.trace import OrganMention, Round
+from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report import page
+from tumorchain_jax.report import report as report_module
+from tumorchain_jax.report.record import SCHEMA_VERSION
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
@@ -132,7 +137,7 @@ def test_both_files_or_none(
     def fail(report: Report) -> str:
         raise RuntimeError("no page")
 
-    monkeypatch.setattr(page, "render", fail)
+    monkeypatch.setattr(report_module, "render", fail)
     with pytest.raises(RuntimeError, match="no page"):
         make_report().save(tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -145,3 +150,50 @@ def test_an_earlier_report_is_kept_unless_told(make_report: MakeReport, tmp_path
     assert json.loads((folder / "report.json").read_text())["seed"] == 7
     make_report(seed=8).save(folder, overwrite=True)
     assert json.loads((folder / "report.json").read_text())["seed"] == 8
+
+
+# ------------------------------------------------------------- in a notebook
+
+
+def test_repr_is_one_short_line(make_report: MakeReport) -> None:
+    report = make_report()
+    assert repr(report) == "Report(ct.nii.gz: 'Is there a lesion?' -> 'no lesion', 1 round)"
+    assert report.rounds is report.trace.rounds
+
+
+def test_notebook_shows_the_page_in_a_frame(make_report: MakeReport) -> None:
+    report = make_report(question='<script>"')
+    shown = report._repr_html_()
+    (frame,) = re.findall(r'<iframe sandbox srcdoc="([^"]*)" style="[^"]*"></iframe>', shown)
+    assert unescape(frame) == page.render(report)
+
+
+# -------------------------------------------------------- the documented schema
+
+
+def paths(value: object, path: str = "") -> Iterator[str]:
+    """Every field of a record: `a.b`, `a[].b` in lists, `a.*.b` in objects with keys of data."""
+    if isinstance(value, dict):
+        data = path in ("versions", "seconds", "organs", "masks.weights", "preprocessing")
+        for key, item in value.items():
+            inside = "*" if data else key
+            yield from paths(item, f"{path}.{inside}" if path else inside)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for item in value:
+            yield from paths(item, f"{path}[]")
+    else:
+        yield path
+
+
+def test_readme_describes_every_field_of_the_record(make_report: MakeReport) -> None:
+    record = make_report(
+        masks=MaskOrigin("predicted", "nano", {"model": "ab"}),
+        organs={"liver": OrganStatistics(1000, 12.5, 55.25, cut=False)},
+        truth="one cyst",
+    ).to_dict()
+    readme = (Path(report_module.__file__).parent / "README.md").read_text("utf-8")
+    described = re.findall(r"^\| `([^`]+)` \|", readme.split("## report.json")[1], re.MULTILINE)
+    assert described == [*dict.fromkeys(paths(record))]
+    assert f"version {SCHEMA_VERSION}" in readme
+    for words in (*get_args(Outcome), *get_args(StopReason)):
+        assert f"`{words}`" in readme

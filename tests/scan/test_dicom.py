@@ -1,4 +1,5 @@
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from pydicom.uid import (
 )
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.scan import zip_archive
 from tumorchain_jax.scan.read import read_ct, read_labels
 
 ROWS, COLUMNS, SLICES, STEP = 10, 14, 9, 2.0
@@ -379,3 +381,47 @@ def test_a_real_series(shared_data):
 
 def test_three_real_slices_are_too_few(shared_data):
     refused(shared_data / "ct-dcmqi-3slice", "slices", "3 CT slices")
+
+
+# ------------------------------------------------------------------------- zip archives
+
+
+def pack(path: Path, files: dict[str, bytes]) -> Path:
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def series_files(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in save(folder, make_series()).iterdir()}
+
+
+def test_zip_of_a_series_is_that_series(tmp_path):
+    files = series_files(tmp_path / "series")
+    expected = read_ct(tmp_path / "series")
+    nested = {f"../../study/{name}": content for name, content in files.items()}
+    path = pack(tmp_path / "ct.ZIP", nested | {"readme.txt": b"hello", "empty/": b""})
+    volume = read_ct(path)
+    np.testing.assert_array_equal(volume.voxels, expected.voxels)
+    np.testing.assert_array_equal(volume.affine, expected.affine)
+    assert volume.source == str(path)
+    assert {each.name for each in tmp_path.iterdir()} == {"series", "ct.ZIP"}
+
+
+def test_zip_that_is_no_series_is_refused(tmp_path, monkeypatch):
+    files = series_files(tmp_path / "series")
+    refused(pack(tmp_path / "none.zip", {"a.txt": b"a"}), "files", "none.zip: ", "no DICOM slice")
+    name, content = next(iter(files.items()))
+    refused(pack(tmp_path / "one.zip", {name: content}), "slices", "one.zip: ", "1 CT slices")
+    path = pack(tmp_path / "cut.zip", {name: content[:300]})
+    refused(path, "Modality", f"{path}/00000-{name}: ", "found none")
+    (tmp_path / "bad.zip").write_bytes(b"PK\3\4 and nothing more")
+    refused(tmp_path / "bad.zip", "file", "a whole zip archive")
+    whole = pack(tmp_path / "ct.zip", files)
+    damaged = bytearray(whole.read_bytes())
+    damaged[400] ^= 255
+    (tmp_path / "bits.zip").write_bytes(damaged)
+    refused(tmp_path / "bits.zip", "file", "a whole zip archive")
+    monkeypatch.setattr(zip_archive, "MOST_BYTES", 1000)
+    refused(whole, "file", "at most 10000 files of 1000 bytes")

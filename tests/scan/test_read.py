@@ -194,3 +194,17 @@ def test_the_mask_of_another_scan_is_refused(shared_data):
     folder = shared_data / "ct-totalsegmentator"
     ct = read_ct(folder / "example_ct.nii.gz")
     refused(lambda: read_labels(folder / "example_seg.nii.gz", ct), "dim", "example_ct.nii.gz")
+
+
+def test_other_formats_say_how_to_convert(tmp_path):
+    for name in ("scan.nrrd", "scan.mha", "SCAN.MHD"):
+        (tmp_path / name).write_bytes(b"NRRD0004")
+        refused(lambda name=name: read_ct(tmp_path / name), "file type", "SimpleITK", ".zip")
+
+
+def test_folder_of_nifti_files_names_one_of_them(tmp_path, ct):
+    (tmp_path / "a").mkdir()
+    refused(lambda: read_ct(tmp_path), "files", "1 folder(s)", str(tmp_path / "a"))
+    path = save(tmp_path / "a" / "ct.nii.gz", ct.voxels)
+    refused(lambda: read_ct(tmp_path), "files", "NIfTI files", f"as {path}")
+    refused(lambda: read_ct(tmp_path / "a"), "files", "NIfTI files", f"as {path}")

@@ -26,7 +26,7 @@ from tumorchain_jax.segmentation.factory import (
 )
 from tumorchain_jax.segmentation.model_folder import SegmentationModel, save_segmentation_model
 from tumorchain_jax.segmentation.plans import read_plan
-from tumorchain_jax.segmentation.total import FAST, PARTS
+from tumorchain_jax.segmentation.total import FAST_MODEL, TOTAL_MODELS
 from tumorchain_jax.weights.matching import module_shapes
 
 TRAINER = "nnUNetTrainerNoMirroring__nnUNetPlans__3d_fullres"
@@ -61,7 +61,7 @@ def write_model(old_plans: dict[str, Any], dataset: dict[str, Any], tmp_path: Pa
 
 def write_home(home: Path, write_model: WriteModel) -> Path:
     """TotalSegmentator's folder, without weights."""
-    for number, ids in {**PARTS, FAST: range(1, 118)}.items():
+    for number, ids in {**TOTAL_MODELS, FAST_MODEL: range(1, 118)}.items():
         name = f"Dataset{number}_TotalSegmentator_x_1559subj"
         write_model(home / name / TRAINER, [TOTALSEGMENTATOR[i] for i in ids], name, weights=False)
     return home
@@ -72,7 +72,7 @@ def test_one_model_finds_what_its_labels_are_called(
 ) -> None:
     folder = write_model(tmp_path / "mine", ["stomach", "aorta", "liver"], "Dataset077_Mine")
     segmenter = read_segmenter(folder)
-    (part,) = segmenter.parts
+    (part,) = segmenter.models
     assert part.ids == (0, 6, 52, 5)
     assert segmenter.organs == {"stomach", "aorta", "liver"}
     assert (segmenter.name, segmenter.spacing) == ("Dataset077_Mine", None)
@@ -82,11 +82,11 @@ def test_one_model_finds_what_its_labels_are_called(
 def test_total_is_five_parts_found_by_number(write_model: WriteModel, tmp_path: Path) -> None:
     home = write_home(tmp_path / "home", write_model)
     segmenter = read_segmenter(home)
-    assert [part.ids for part in segmenter.parts] == [(0, *ids) for ids in PARTS.values()]
-    assert [part.name[:10] for part in segmenter.parts] == [f"Dataset{n}" for n in PARTS]
+    assert [part.ids for part in segmenter.models] == [(0, *ids) for ids in TOTAL_MODELS.values()]
+    assert [part.name[:10] for part in segmenter.models] == [f"Dataset{n}" for n in TOTAL_MODELS]
     assert (segmenter.spacing, segmenter.order) == (1.5, 1)
     fast = read_segmenter(home, fast=True, order=3)
-    assert [part.ids for part in fast.parts] == [tuple(range(118))]
+    assert [part.ids for part in fast.models] == [tuple(range(118))]
     assert (fast.spacing, fast.order) == (3.0, 3)
 
 
@@ -157,8 +157,8 @@ def test_what_flags_mean(
     monkeypatch.setenv("TOTALSEG_HOME_DIR", str(tmp_path / "ts"))
     assert totalsegmentator_weights() == tmp_path / "ts" / "nnunet" / "results"
     write_home(totalsegmentator_weights(), write_model)
-    assert len(make_segmenter(weights="").parts) == 5
-    assert len(make_segmenter(weights="", fast=True).parts) == 1
+    assert len(make_segmenter(weights="").models) == 5
+    assert len(make_segmenter(weights="", fast=True).models) == 1
     assert make_segmenter("none") is NO_SEGMENTER
     with pytest.raises(InputError, match="--weights: found --segmenter none"):
         make_segmenter("none", "x")

@@ -65,7 +65,7 @@ def test_a_scan_is_handed_over(program: Path) -> None:
 def test_it_is_asked_for_some_organs(program: Path) -> None:
     segmenter = make_segmenter("totalsegmentator", organs=["liver", "heart"], order=3)
     assert set(np.unique(segmenter(ct(), ["liver"]).voxels)) == {0, 5}
-    identity = segmenter.parts[0].identity()
+    identity = segmenter.models[0].identity()
     flags = "--ml --quiet --resampling_order 3 --roi_subset heart liver"
     assert identity == f"TotalSegmentator 2.18.0 {flags}"
     assert program.read_text().splitlines()[1].endswith(flags)

@@ -6,7 +6,7 @@ import pytest
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.segmentation import memory
-from tumorchain_jax.segmentation.memory import GIB, Peak, estimate, free_bytes, require
+from tumorchain_jax.segmentation.memory import GIB, Peak, check_memory, estimate_memory, free_bytes
 from tumorchain_jax.segmentation.plans import Plan
 from tumorchain_jax.segmentation.preprocess import Grids
 
@@ -19,7 +19,7 @@ def grids(shape: tuple[int, int, int], network_shape: tuple[int, int, int]) -> G
 
 def test_what_is_counted(small_plan: Plan) -> None:
     """A scan twice as fine as the network's grid: tiles of 8 x 16 x 16, three classes."""
-    peak = estimate(small_plan, grids((40, 64, 100), (20, 32, 50)), 1000, 1, 4)
+    peak = estimate_memory(small_plan, grids((40, 64, 100), (20, 32, 50)), 1000, 1, 4)
     assert peak.preprocessing == 4 * (40 * 64 * 100 + 20 * 64 * 100)
     assert peak.tiles == 1000 + 4 * (3 + 1) * 8 * 32 * 50
     image, slabs, maps = 8 * 20 * 32 * 50, 20 * 3 * 8 * 32 * 50, 2 * 40 * 64 * 100
@@ -28,7 +28,7 @@ def test_what_is_counted(small_plan: Plan) -> None:
 
 def test_longer_scans_take_no_more_logits(small_plan: Plan) -> None:
     short, long = (
-        estimate(small_plan, grids(s, s), 0, 1, 4) for s in [(50, 64, 64), (500, 64, 64)]
+        estimate_memory(small_plan, grids(s, s), 0, 1, 4) for s in [(50, 64, 64), (500, 64, 64)]
     )
     assert short.tiles == long.tiles
     assert long.labels - short.labels == (8 + 2) * 450 * 64 * 64
@@ -36,22 +36,22 @@ def test_longer_scans_take_no_more_logits(small_plan: Plan) -> None:
 
 def test_a_scan_that_does_not_fit_is_refused() -> None:
     peak = Peak(preprocessing=GIB, labels=GIB, tiles=GIB)
-    require(peak, 2.3, "scan")
+    check_memory(peak, 2.3, "scan")
     line = "scan: memory: found a scan that needs 2.2 GiB, expected at most 2.1 GiB"
     with pytest.raises(InputError, match=line):
-        require(peak, 2.1, "scan")
+        check_memory(peak, 2.1, "scan")
 
 
 def test_an_accelerator_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Mock(platform="gpu", device_kind="H100")
     device.memory_stats.return_value = {"bytes_limit": 3 * GIB, "bytes_in_use": 2 * GIB}
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    require(Peak(GIB, GIB, GIB // 2), 1.2, "scan")
+    check_memory(Peak(GIB, GIB, GIB // 2), 1.2, "scan")
     line = "scan: memory of H100: found a scan that needs 1.1 GiB, expected at most 1.0 GiB"
     with pytest.raises(InputError, match=line):
-        require(Peak(GIB, GIB, GIB), 1.2, "scan")
+        check_memory(Peak(GIB, GIB, GIB), 1.2, "scan")
     device.memory_stats.return_value = None
-    require(Peak(GIB, GIB, GIB), 1.2, "scan")
+    check_memory(Peak(GIB, GIB, GIB), 1.2, "scan")
 
 
 def test_what_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,9 @@ from tumorchain_jax.segmentation.model_folder import (
 from tumorchain_jax.segmentation.plans import read_plan
 from tumorchain_jax.weights.matching import module_shapes
 
+pytestmark = pytest.mark.program
+
+
 torch = pytest.importorskip("torch")
 
 Write = Callable[[dict, dict], Path]

@@ -1,12 +1,16 @@
 """The segmenter that ships with the package: small, and good enough on patients it never saw."""
 
 import numpy as np
+import pytest
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.evaluation.dice import phantom_dice, summarise
 from tumorchain_jax.pretrained import NANO_SEGMENTER
 from tumorchain_jax.segmentation.factory import read_segmenter
 from tumorchain_jax.segmentation.plans import read_plan
+
+pytestmark = pytest.mark.system
+
 
 FRESH = 3_000_001, 3_000_004
 LEAST = {

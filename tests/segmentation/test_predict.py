@@ -11,6 +11,8 @@ from tumorchain_jax.segmentation.model_folder import SegmentationModel
 from tumorchain_jax.segmentation.plans import Resampling, Spline
 from tumorchain_jax.segmentation.predict import Predictor
 
+pytestmark = pytest.mark.program
+
 
 def scan_of(*shape: int, spacing: float = 1.5) -> Volume:
     voxels = np.random.default_rng(0).uniform(-900, 900, shape).astype(np.float32)
@@ -71,7 +73,7 @@ def test_nothing_starts_without_memory(model, monkeypatch: pytest.MonkeyPatch) -
         predictor(scan_of(30, 26, 12))
 
 
-@pytest.mark.parametrize(("half", "fix"), [(True, "sum in float32"), (False, "use other weights")])
+@pytest.mark.parametrize(("half", "hint"), [(True, "sum in float32"), (False, "use other weights")])
 def test_logits_that_are_no_numbers_are_an_error(half: bool, hint: str, model) -> None:
     grown = jax.tree.map(lambda x: x * (1e5 if half else np.inf), model.folds[0])
     predictor = Predictor(replace(model, folds=(grown,)), half_precision_sum=half)

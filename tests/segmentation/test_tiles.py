@@ -15,6 +15,9 @@ from tumorchain_jax.segmentation.tiles import (
     tile_starts,
 )
 
+pytestmark = pytest.mark.program
+
+
 TILE = (8, 16, 16)
 # One of another size than a tile along each axis, one smaller than a tile along some.
 SHAPES = [(21, 16, 37), (5, 40, 11)]
@@ -44,6 +47,7 @@ def pointwise(scale: Params, tiles: np.ndarray) -> jax.Array:
 def logits_of(
     image: np.ndarray, folds: tuple[float, ...] = (2.0,), **options: object
 ) -> np.ndarray:
+
     given = {"step": 0.5, "tiles_at_once": 1, "half_precision_sum": False} | options
     return np.concatenate([*sliding_window(image, pointwise, folds, TILE, 3, **given)], axis=1)
 

@@ -15,7 +15,7 @@ from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import total
 from tumorchain_jax.segmentation.cache import SegmentationCache
-from tumorchain_jax.segmentation.total import PARTS, Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import TOTAL_MODELS, OrganModel, TotalSegmenter
 
 
 def scan(shape: tuple[int, int, int], spacing: float = 1.5, axes: str = "RAS") -> Volume:
@@ -27,25 +27,27 @@ def scan(shape: tuple[int, int, int], spacing: float = 1.5, axes: str = "RAS") -
     return reorient(Volume(voxels, affine, "made.nii.gz"), axcodes2ornt(tuple(axes)))
 
 
-def part(number: int, rule: Callable[[np.ndarray], np.ndarray], seen: list[Volume]) -> Part:
+def part(number: int, rule: Callable[[np.ndarray], np.ndarray], seen: list[Volume]) -> OrganModel:
     """A part of `total` that labels by a rule of the HU, and keeps what it was given."""
 
     def predict(given: Volume) -> Volume:
         seen.append(given)
         return Volume(rule(given.voxels).astype(np.uint8), given.affine)
 
-    return Part(f"part {number}", (0, *PARTS[number]), predict, lambda: f"weights {number}")
+    return OrganModel(
+        f"part {number}", (0, *TOTAL_MODELS[number]), predict, lambda: f"weights {number}"
+    )
 
 
-def segmenter(seen: list[Volume], numbers: Sequence[int] = tuple(PARTS)) -> TotalSegmenter:
+def segmenter(seen: list[Volume], numbers: Sequence[int] = tuple(TOTAL_MODELS)) -> TotalSegmenter:
     """Every part labels what lies over its own threshold as its second organ."""
     parts = [part(n, lambda hu, n=n: 2 * (hu > 100 * (n - 290)), seen) for n in numbers]
     return TotalSegmenter("stand-in", tuple(parts), 1.5)
 
 
 def test_the_parts_are_those_of_total() -> None:
-    assert [number for ids in PARTS.values() for number in ids] == list(range(1, 118))
-    firsts = [TOTALSEGMENTATOR[ids[0]] for ids in PARTS.values()]
+    assert [number for ids in TOTAL_MODELS.values() for number in ids] == list(range(1, 118))
+    firsts = [TOTALSEGMENTATOR[ids[0]] for ids in TOTAL_MODELS.values()]
     assert firsts == ["spleen", "sacrum", "heart", "humerus_left", "rib_left_1"]
 
 
@@ -59,7 +61,7 @@ def test_a_later_part_overwrites_an_earlier_one() -> None:
     ct, seen = scan((20, 18, 16)), []
     found = segmenter(seen)(ct, None)
     expected = np.zeros(ct.shape, np.uint8)
-    for number, ids in PARTS.items():
+    for number, ids in TOTAL_MODELS.items():
         expected[ct.voxels > 100 * (number - 290)] = ids[1]
     np.testing.assert_array_equal(found.voxels, expected)
     assert found.voxels.dtype == np.uint8
@@ -135,7 +137,7 @@ def test_a_long_scan_is_labelled_in_thirds(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_was_found_is_kept(tmp_path: Path) -> None:
     ct, seen = scan((20, 18, 16), axes="LPS"), []
     cache = SegmentationCache(tmp_path)
-    kept = TotalSegmenter("stand-in", segmenter(seen).parts, 1.5, cache=cache)
+    kept = TotalSegmenter("stand-in", segmenter(seen).models, 1.5, cache=cache)
     first = kept(ct, ["liver", "kidney_right"])
     again = kept(ct, ["kidney_right"])
     np.testing.assert_array_equal(first.voxels, again.voxels)
@@ -143,8 +145,8 @@ def test_what_was_found_is_kept(tmp_path: Path) -> None:
     everything = kept(ct)
     assert len(seen) == 5, "the first part was kept"
     np.testing.assert_array_equal(everything.voxels, segmenter([])(ct).voxels)
-    TotalSegmenter("stand-in", kept.parts, 3.0, cache=cache)(ct, ["liver"])
-    TotalSegmenter("stand-in", kept.parts, 1.5, 3, cache=cache)(ct, ["liver"])
+    TotalSegmenter("stand-in", kept.models, 3.0, cache=cache)(ct, ["liver"])
+    TotalSegmenter("stand-in", kept.models, 1.5, 3, cache=cache)(ct, ["liver"])
     other = Volume(ct.voxels, ct.affine + np.eye(4)[[0, 1, 3, 2]] * 0.5)
     kept(Volume(ct.voxels, np.diag([1.5, 1.5, 1.5, 1.0])), ["liver"])
     assert not np.allclose(other.affine, ct.affine)
@@ -164,6 +166,18 @@ def test_the_example_comes_back_on_its_own_grid(shared_data: Path) -> None:
     def predict(given: Volume) -> Volume:
         return Volume(total.labels_to_shape(labels, given.shape), given.affine)
 
-    one = Part("all", tuple(range(118)), predict, lambda: "truth")
+    one = OrganModel("all", tuple(range(118)), predict, lambda: "truth")
     found = TotalSegmenter("truth", (one,), 1.5)(ct)
     assert (found.voxels == labels).mean() > 0.999
+
+
+def test_cached_labels_with_ids_of_no_organ_are_made_again(tmp_path: Path) -> None:
+    ct, seen = scan((20, 18, 16)), []
+    cache = SegmentationCache(tmp_path)
+    cached = TotalSegmenter("stand-in", segmenter(seen, [291]).models, 1.5, cache=cache)
+    first = cached(ct)
+    (file,) = tmp_path.iterdir()
+    for bad in (200, 100):  # of no organ; of another model's
+        cache.put(file.stem, np.where(first.voxels > 0, bad, 0).astype(np.uint8))
+        np.testing.assert_array_equal(cached(ct).voxels, first.voxels)
+    assert len(seen) == 3

@@ -1,4 +1,4 @@
-"""A run that is stopped again and again, against one that was left alone.
+"""Stop a run again and again, and compare it to one that was not stopped.
 
     python tests/training/survival.py FOLDER SIGKILL|SIGTERM TIMES [SEED]
 
@@ -25,7 +25,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
-STEPS = 40
+STEPS = 24
 FIELDS = ("step", "loss", "text_loss", "organ_loss", "gradient_norm", "learning_rate")
 
 
@@ -33,7 +33,7 @@ def train_tiny(folder: Path) -> int:
     """What a user's command does, with a tiny model, in the folder's run."""
     from tumorchain_jax.core.errors import Stopped
     from tumorchain_jax.parallel.processes import join
-    from tumorchain_jax.training.tumorchain.train import train
+    from tumorchain_jax.training.registry import train
 
     if word := os.environ.get("PROCESS"):
         address, count, index = word.split(",")
@@ -85,8 +85,11 @@ def start(folder: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Its output, when it has ended well."""
-    output, _ = process.communicate(timeout=600)
+    """Its output, when it has ended well; it is killed if it does not end."""
+    try:
+        output, _ = process.communicate(timeout=600)
+    finally:
+        process.kill()
     if process.returncode:
         raise RuntimeError(output)
     return output

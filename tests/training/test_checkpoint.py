@@ -1,6 +1,7 @@
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from tumorchain_jax.core.errors import InputError
@@ -103,6 +105,17 @@ def test_a_saved_state_may_be_consumed_at_once(tmp_path: Path) -> None:
     assert_equal_trees(restore(tmp_path, state_at(0, (1000, 1000))), state_at(1, (1000, 1000)))
 
 
+def test_checkpoint_of_before_statistics_is_restored(tmp_path: Path) -> None:
+    """A state of four fields, as it was saved before `TrainState.statistics`."""
+    older = namedtuple("TrainState", ["step", "trained", "frozen", "optimizer"])(*state_at(3)[:4])
+    options = ocp.CheckpointManagerOptions(best_fn=lambda metrics: metrics["best"])
+    (tmp_path / "checkpoints").mkdir()
+    with ocp.CheckpointManager(tmp_path / "checkpoints", options=options) as manager:
+        arguments = ocp.args.StandardSave(older)
+        manager.save(3, args=arguments, metrics={"best": 0.5}, custom_metadata={})
+    assert_equal_trees(restore(tmp_path, state_at(0)), state_at(3))
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -157,7 +170,7 @@ import jax.numpy as jnp
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.training.checkpoint import Checkpoints
-from tumorchain_jax.training.step import TrainState
+from tumorchain_jax.training.state import TrainState
 
 checkpoints = Checkpoints(Path(sys.argv[1]), 2, {})
 checkpoints.save(1, TrainState(jnp.int32(1), {"w": jnp.ones((10, 10))}, {}, ()), 0.5)
@@ -172,6 +185,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.system
 def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     """As a limit on the size of a file has it: an error in the middle of writing."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from itertools import count
@@ -15,9 +16,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError, Stopped
-from tumorchain_jax.training.fit import Job, fit
+from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.state import Metrics, TrainState
-from tumorchain_jax.training.throughput import Work
+from tumorchain_jax.training.task import TrainingTask
 
 RATE = optax.linear_schedule(1.0, 0.0, 10)
 
@@ -27,7 +29,13 @@ def update(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
     rate = RATE(state.optimizer["count"])
     weight = state.trained["w"] * (1 - 0.1 * rate) + batch
     optimizer = {"count": state.optimizer["count"] + 1}
-    state = state._replace(step=state.step + 1, trained={"w": weight}, optimizer=optimizer)
+    state = TrainState(
+        step=state.step + 1,
+        trained={"w": weight},
+        frozen=state.frozen,
+        optimizer=optimizer,
+        statistics={"mean": 0.9 * state.statistics["mean"] + 0.1 * batch.mean(0)},
+    )
     return state, {"loss": jnp.sum(weight**2)}
 
 
@@ -49,19 +57,37 @@ def run(workdir: Path, stop: int = 99, size: int = 2, spoilt: int = 0, **config:
         "checkpoint": checkpoint | config.pop("checkpoint", {}),
         "watch": watch | config.pop("watch", {}),
     } | config
-    state = TrainState(jnp.int32(0), {"w": jnp.ones((2, size))}, {}, {"count": jnp.int32(0)})
+    state = TrainState(
+        step=jnp.int32(0),
+        trained={"w": jnp.ones((2, size))},
+        frozen={},
+        optimizer={"count": jnp.int32(0)},
+        statistics={"mean": jnp.zeros(2)},
+    )
     batches_from = lambda step: stream(step, stop, spoilt)
     abstract = jax.tree.map(shape_of, state)
-    describe_batch = lambda step: [f"scan {step}"]
-    best = fields["checkpoint"]["best"]
-    job = Job(
-        abstract, lambda: state, step_fn, batches_from, RATE, 6, Work(2), best, describe_batch
+    task = TrainingTask(
+        name="toy",
+        program=Program(step_fn, abstract, None, optax.identity(), RATE),
+        steps=6,
+        initial=lambda: state,
+        stages=["pretraining: 3 steps"],
+        batches_from=batches_from,
+        volumes=2,
+        best=fields["checkpoint"]["best"],
+        describe_batch=lambda step: [f"scan {step}"],
     )
-    return fit(workdir, job, ConfigDict(fields))
+    return fit(workdir, task, ConfigDict(fields))
 
 
 def shape_of(leaf: jax.Array) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def assert_same(found: TrainState, expected: TrainState) -> None:
+    """Parameters, optimizer and statistics, bit for bit."""
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert np.any(found.statistics["mean"])
 
 
 def logged(workdir: Path) -> list[dict]:
@@ -74,7 +100,7 @@ def steps_kept(workdir: Path) -> set[str]:
     return {path.name for path in (workdir / "checkpoints").iterdir()}
 
 
-def test_what_a_run_logs(tmp_path: Path) -> None:
+def test_log_has_losses_and_rates(tmp_path: Path) -> None:
     state = run(tmp_path, log_every=4)
     four, six = logged(tmp_path)
     assert (four["step"], six["step"]) == (4, 6)  # the last step is always told
@@ -86,7 +112,7 @@ def test_what_a_run_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("every", [1, 2])
-def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path: Path, every: int) -> None:
+def test_resume_after_interrupt_is_bit_identical(tmp_path: Path, every: int) -> None:
     checkpoint = {"every": every, "keep": 1}
     expected = run(tmp_path / "whole", checkpoint=checkpoint)
     with pytest.raises(KeyboardInterrupt):
@@ -96,10 +122,10 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path: Path, every: int)
         file.write('{"step": 4, "lo')  # as a kill in the middle of a line leaves it
     found = run(tmp_path / "stopped", checkpoint=checkpoint)
     assert logged(tmp_path / "stopped") == logged(tmp_path / "whole")
-    np.testing.assert_array_equal(found.trained["w"], expected.trained["w"])
+    assert_same(found, expected)
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+def test_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     first = run(tmp_path)
     lines = (tmp_path / "metrics.jsonl").read_bytes()
     again = run(tmp_path, stop=0)
@@ -107,14 +133,14 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.jsonl").read_bytes() == lines
 
 
-def test_a_loss_that_is_no_number_stops_the_run_unsaved(tmp_path: Path) -> None:
+def test_loss_not_finite_aborts_and_lists_the_scans(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match="step 3: loss nan; its batch: scan 3"):
         run(tmp_path, spoilt=3)
     assert steps_kept(tmp_path) == {"1", "2"}
     assert [line["step"] for line in logged(tmp_path)] == [1, 2]
 
 
-def test_a_run_of_another_model_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+def test_checkpoint_of_another_model_is_refused_and_nothing_changed(tmp_path: Path) -> None:
     run(tmp_path, stop=99)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=r"trained/w: found \(2, 2\), expected \(2, 5\)"):
@@ -122,7 +148,7 @@ def test_a_run_of_another_model_is_refused_and_left_as_it_was(tmp_path: Path) ->
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_the_best_checkpoint_is_kept_as_the_metric_says(tmp_path: Path) -> None:
+def test_checkpoint_with_the_best_metric_stays(tmp_path: Path) -> None:
     """The loss rises and falls with sin; each is saved with the mean since the one before."""
     run(tmp_path / "each", checkpoint={"keep": 1})
     losses = [line["loss"] for line in logged(tmp_path / "each")]
@@ -132,20 +158,18 @@ def test_the_best_checkpoint_is_kept_as_the_metric_says(tmp_path: Path) -> None:
     assert steps_kept(tmp_path / "pairs") == {str(2 + 2 * int(np.argmin(means))), "6"}
 
 
-def test_an_unknown_metric_for_the_best_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_best_of_unknown_metric_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"checkpoint\.best: found speed, expected one of loss"):
         run(tmp_path, checkpoint={"best": "speed"})
 
 
-def test_a_bad_number_between_two_looks_is_found_before_it_is_saved(tmp_path: Path) -> None:
+def test_loss_not_finite_between_two_logs_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match="step 3: loss nan; its batch: scan 3"):
         run(tmp_path, spoilt=3, log_every=6, checkpoint={"every": 5})
     assert steps_kept(tmp_path) == set()
 
 
-def test_a_checkpoint_is_due_by_the_clock_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoint_is_due_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = count()
     stopwatch = SimpleNamespace(monotonic=lambda: 40.0 * next(clock))
     monkeypatch.setattr("tumorchain_jax.training.fit.time", stopwatch)
@@ -154,9 +178,7 @@ def test_a_checkpoint_is_due_by_the_clock_too(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_stops_and_the_run_goes_on(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_signal_saves_stops_and_resumes(number: signal.Signals, tmp_path: Path) -> None:
     expected = run(tmp_path / "whole")
 
     def signalled(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
@@ -169,11 +191,10 @@ def test_a_signal_saves_and_stops_and_the_run_goes_on(
         run(tmp_path / "run", update=signalled, checkpoint={"every": 100}, log_every=100)
     assert signal.getsignal(number) == before
     assert steps_kept(tmp_path / "run") == {"4"}
-    found = run(tmp_path / "run")
-    np.testing.assert_array_equal(found.trained["w"], expected.trained["w"])
+    assert_same(run(tmp_path / "run"), expected)
 
 
-def test_control_c_twice_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_twice_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(state: TrainState, batch: jax.Array) -> tuple[TrainState, Metrics]:
         os.kill(os.getpid(), signal.SIGINT)
         assert capsys.readouterr().err == (
@@ -188,19 +209,19 @@ def test_control_c_twice_stops_at_once(tmp_path: Path, capsys: pytest.CaptureFix
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_a_range_of_steps_is_traced(tmp_path: Path) -> None:
+def test_profile_traces_a_range_of_steps(tmp_path: Path) -> None:
     run(tmp_path, watch={"profile": "2:3"})
     (trace,) = (tmp_path / "profile").rglob("*.xplane.pb")
     assert trace.stat().st_size > 1000
 
 
 @pytest.mark.parametrize("steps", ["3", "0:2", "5:4", "a:b", "1:2:3"])
-def test_a_range_that_is_none_is_refused(tmp_path: Path, steps: str) -> None:
+def test_profile_range_is_checked(tmp_path: Path, steps: str) -> None:
     with pytest.raises(InputError, match="expected FIRST:LAST"):
         run(tmp_path, watch={"profile": steps})
 
 
-def test_rates_are_told_from_the_second_step_on(tmp_path: Path) -> None:
+def test_rates_begin_with_the_second_step(tmp_path: Path) -> None:
     run(tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert "seconds_a_step" not in lines[0]  # it compiles
@@ -210,8 +231,30 @@ def test_rates_are_told_from_the_second_step_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file/run", "file"])
-def test_a_workdir_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+def test_workdir_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="expected a folder to write in") as error:
         run(tmp_path / name)
     assert "\n" not in str(error.value)
+
+
+def test_plan_says_stages_steps_parameters_and_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, stop=99)
+    assert capsys.readouterr().out.splitlines() == [
+        "plan: first pretraining: 3 steps",
+        "plan: toy: 6 steps; 4 of 4 parameters trained; 1 cpu device",
+    ]
+
+
+def test_plan_of_a_resumed_run_says_where_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, stop=3)
+    capsys.readouterr()
+    run(tmp_path)
+    line = capsys.readouterr().out
+    assert line.startswith("plan: toy: 6 steps, resumed at step 3; 4 of 4 parameters trained; ")
+    assert re.search(r"; about \d+ s left$", line.strip())

@@ -35,7 +35,7 @@ def events(workdir: Path) -> Iterator[Event]:
             data = data[16 + length :]
 
 
-def test_a_step_is_a_line_and_a_point_on_each_board(tmp_path: Path) -> None:
+def test_metrics_have_a_line_and_a_point_on_each_board(tmp_path: Path) -> None:
     write(tmp_path, 0, range(1, 4))
     expected = [{"step": s, "loss": s / 4, "learning_rate": 0.5} for s in (1, 2, 3)]
     assert logged(tmp_path) == expected
@@ -45,14 +45,14 @@ def test_a_step_is_a_line_and_a_point_on_each_board(tmp_path: Path) -> None:
     }
 
 
-def test_a_line_is_on_disk_at_once(tmp_path: Path) -> None:
+def test_metrics_are_on_disk_at_once(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path, 0, 9)
     log.write(1, {"loss": 2.0})
     assert logged(tmp_path) == [{"step": 1, "loss": 2.0}]
     log.close()
 
 
-def test_a_new_run_drops_the_lines_of_the_one_before(tmp_path: Path) -> None:
+def test_metrics_of_an_earlier_run_are_dropped(tmp_path: Path) -> None:
     write(tmp_path, 0, range(1, 4))
     write(tmp_path, 0, range(1, 2))
     assert [line["step"] for line in logged(tmp_path)] == [1]
@@ -70,7 +70,7 @@ def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path, torn: str
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tensorboard"}
 
 
-def test_a_torn_line_goes_even_when_its_step_would_stay(tmp_path: Path) -> None:
+def test_metrics_drop_a_torn_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "loss": 0.5}')
     write(tmp_path, 2, range(3, 4))
     assert [line["step"] for line in logged(tmp_path)] == [1, 3]
@@ -105,6 +105,6 @@ def test_numbers_go_to_weights_and_biases_too(
     assert rest == [(1, {"loss": 2.0, "mfu": "unknown"}), ("end",)]
 
 
-def test_without_the_package_weights_and_biases_are_refused(tmp_path: Path) -> None:
+def test_wandb_without_its_package_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"watch\.wandb: found no such package here"):
         MetricsLog(tmp_path, 0, 9, "project")

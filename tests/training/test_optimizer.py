@@ -29,7 +29,7 @@ def test_learning_rate_warms_up_and_decays_to_zero() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10])
-def test_a_short_run_has_a_learning_rate_too(steps: int) -> None:
+def test_learning_rate_of_a_short_run(steps: int) -> None:
     rate = learning_rate(1.0, steps, 0.03)
     assert float(rate(0)) == 0
     assert float(rate(1)) == 1
@@ -92,7 +92,7 @@ def test_another_optimizer_is_refused() -> None:
         make_optimizer("sgd", optax.constant_schedule(0.1), 0.0, 1.0)
 
 
-def test_the_first_rule_that_matches_the_whole_path_decides() -> None:
+def test_rules_the_first_match_of_the_whole_path_wins() -> None:
     rules = ((".*/lora_[ab]", True), ("encoder/bias", True), ("bias|.*", False))
     trained, frozen = split_trainable(PARAMS, rules)
     assert trained == {

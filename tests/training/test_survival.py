@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
+pytestmark = [pytest.mark.program, pytest.mark.system]
 SURVIVAL = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("survival.py"))))
 finish, logged, start = SURVIVAL.finish, SURVIVAL.logged, SURVIVAL.start
 
@@ -23,11 +24,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_that_is_killed_twice_ends_as_one_that_is_not(folder: Path) -> None:
+def test_resume_after_two_kills_is_bit_identical(folder: Path) -> None:
     assert SURVIVAL.survive(folder, "SIGKILL", times=2, seed=3)
 
 
-def test_one_process_of_four_devices_goes_on_as_two_and_two_as_one(folder: Path) -> None:
+def test_resume_with_another_number_of_processes_and_devices(folder: Path) -> None:
     """A signal to one of two processes ends both, after the same step."""
     run = folder / "stopped"
     mesh = json.dumps({"fsdp": 2, "sequence": 2})

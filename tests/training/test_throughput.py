@@ -49,7 +49,7 @@ def test_mfu_is_of_the_peak_of_all_devices(clock: Clock, monkeypatch: pytest.Mon
     }
 
 
-def test_of_a_device_that_is_not_in_the_table_mfu_is_unknown(clock: Clock) -> None:
+def test_mfu_of_a_device_not_in_the_table_is_unknown(clock: Clock) -> None:
     assert peak_tflops("cpu") is None
     assert peak_tflops("TPU v5 lite") == 197.0
     rates = Throughput(Work(flops=1))

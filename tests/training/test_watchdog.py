@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from tumorchain_jax.training.watchdog import Report, Watchdog, who_is_late
+from tumorchain_jax.training.watchdog import Report, Watchdog, stragglers
 
 NOW = 1000.0
 
 
 def report(
-    process: int, step: int, doing: str, since: float = 900.0, told: float = 999.0
+    process: int, step: int, doing: str, since: float = 900.0, reported: float = 999.0
 ) -> Report:
-    return Report(process, f"host{process}", step, doing, since, told)
+    return Report(process, f"host{process}", step, doing, since, reported)
 
 
-OLD = report(3, 1, "data", told=0.0)
+OLD = report(3, 1, "data", reported=0.0)
 """Of an earlier run with more processes."""
 
 
@@ -31,7 +31,7 @@ OLD = report(3, 1, "data", told=0.0)
             "process 1 on host1 is at step 7, computing for 100 s",
         ),
         (
-            [report(0, 8, "step"), report(1, 8, "step", told=300.0), report(2, 8, "data")],
+            [report(0, 8, "step"), report(1, 8, "step", reported=300.0), report(2, 8, "data")],
             "process 1 on host1 has not reported for 700 s",
         ),
         ([report(0, 8, "step"), report(2, 8, "step")], "process 1 has never reported"),
@@ -48,13 +48,11 @@ OLD = report(3, 1, "data", told=0.0)
     ],
     ids=["data", "behind", "silent", "never", "all", "old"],
 )
-def test_who_is_late(reports: list[Report], line: str) -> None:
-    assert who_is_late(reports, 3, NOW, 60.0) == line
+def test_stragglers_are_named(reports: list[Report], line: str) -> None:
+    assert stragglers(reports, 3, NOW, 60.0) == line
 
 
-def test_it_speaks_once_of_each_standstill(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_watchdog_prints_once_per_hang(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dog = Watchdog(tmp_path, 0.2)
     dog.doing(5, "data")
     time.sleep(1.0)
@@ -71,7 +69,7 @@ def test_it_speaks_once_of_each_standstill(
     assert first.count("\n") == second.count("\n") == 1
 
 
-def test_without_patience_it_does_nothing(tmp_path: Path) -> None:
+def test_watchdog_without_timeout_does_nothing(tmp_path: Path) -> None:
     dog = Watchdog(tmp_path, 0.0)
     dog.doing(1, "data")
     dog.close()

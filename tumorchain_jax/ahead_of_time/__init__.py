@@ -1,1 +1,1 @@
-"""Programs compiled for machines that are not at hand: whether they fit, and what they send."""
+"""Ahead-of-time compilation for target hardware: memory, FLOPs and collective traffic."""

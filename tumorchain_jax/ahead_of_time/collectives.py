@@ -1,8 +1,8 @@
-"""What a compiled program sends between devices, read from its text (HLO).
+"""Count the collective traffic of a compiled program from its text (HLO).
 
-What is in a loop counts as often as the loop runs. Of a scan the GPU's compiler writes it beside
-the loop; in a TPU's the condition tells, which compares a counter to a constant. Any other loop,
-such as that of generation, counts once.
+A collective in a loop counts as often as the loop runs. The GPU's compiler writes the trip count
+of a scan beside the loop; in a TPU's program the condition compares a counter to a constant. Any
+other loop, such as that of generation, counts once.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""`tumorchain compile`: what a configuration's programs need on a machine, without the machine."""
+"""Compile the programs of a configuration ahead of time for target hardware."""
 
 import re
 import time
@@ -11,21 +11,16 @@ from ml_collections import ConfigDict
 from tqdm import tqdm
 
 from tumorchain_jax.ahead_of_time.collectives import by_kind, collectives
-from tumorchain_jax.ahead_of_time.programs import (
-    lower_reasoning,
-    lower_segmentation,
-    lower_training,
-)
+from tumorchain_jax.ahead_of_time.programs import lower_inference, lower_training
 from tumorchain_jax.ahead_of_time.targets import COMPILERS, Target, read_target
-from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.models.tumorchain.flops import training_flops
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
-from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
+from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.registry import build_program
 
 GIB = 2**30
 SPARE = 0.9
-"""A program fits well that leaves a tenth of the memory."""
+"""Share of the memory up to which a program fits well."""
 LARGEST = 20
 # Of "the total memory required for HLO temporaries (16.84G) exceeds available HBM (15.75G)" and of
 # "Ran out of memory in memory space hbm. Used 28.24G of 15.75G hbm".
@@ -37,14 +32,14 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def compile_ahead(
     config: ConfigDict, targets: Sequence[str], programs: Sequence[str], batch_size: int
 ) -> Iterator[Row]:
-    """A row for each program on each target, as it is done.
+    """Yield a row for each program on each target.
 
     Args:
-        programs: `train`, `reason`; `segment`, of a segmenter's configuration alone.
+        programs: `train`; `reason` for the task tumorchain, `segment` for segmentation.
         batch_size: questions of the reasoning loop, tiles of the segmenter.
 
     Raises:
-        InputError: no such target, or the configuration does not fit its devices.
+        InputError: no such target or program, or the configuration does not fit the devices.
     """
     machines = [read_target(name) for name in targets]
     with tqdm(total=len(machines) * len(programs), unit=" programs", disable=None) as bar:
@@ -55,14 +50,11 @@ def compile_ahead(
 
 
 def compile_one(config: ConfigDict, target: Target, program: str, batch_size: int) -> Row:
-    """Compile one program; a row of the table.
+    """Compile one program into a row of the table.
 
     Raises:
         InputError: the configuration has no such program, or does not fit the devices.
     """
-    if ("segmenter" in config) != (program == "segment"):
-        expected = "segment of a segmenter's configuration, train or reason of another"
-        raise InputError("command line", "--program", program, expected, "name that")
     mesh = make_mesh(dict(config.mesh), target.devices())
     row: Row = {
         "target": target.name,
@@ -72,31 +64,32 @@ def compile_one(config: ConfigDict, target: Target, program: str, batch_size: in
         "hbm_limit_gib": target.chip.hbm_gib,
     }
     if program == "train":
-        row |= _training_facts(config, mesh, target)
-        lowered = lower_training(config, mesh)
+        if "steps" not in config:
+            expected = "another program: the configuration has no training"
+            raise InputError("command line", "--program", program, expected, "choose one")
+        training = build_program(config, mesh)
+        row |= _training_facts(config, training, mesh.size, target)
+        lowered = lower_training(training, mesh)
     else:
         row["batch_size"] = batch_size
-        lower = lower_reasoning if program == "reason" else lower_segmentation
-        lowered = lower(config, mesh, batch_size)
+        lowered = lower_inference(config, program, mesh, batch_size)
     row |= _compiled(lowered, target)
     if not row["fits"] or row["hbm_gib"] > SPARE * target.chip.hbm_gib:
         row["suggestion"] = _suggestion(config, row)
     return row | {"versions": _versions(target)}
 
 
-def _training_facts(config: ConfigDict, mesh: Any, target: Target) -> Row:
-    trained = build_program(config, mesh).state.trained.keys()
-    flops = training_flops(
-        config.model, config.batch_size, config.data.length, len(ORGANS), trained
-    )
-    return {
+def _training_facts(config: ConfigDict, program: Program, devices: int, target: Target) -> Row:
+    row: Row = {
         "batch_size": config.batch_size,
-        "accumulation": accumulation_on(config, mesh),
-        "remat": config.remat,
-        "lora": config.model.lora is not None,
-        "model_tflop": _rounded(flops / 1e12),
-        "seconds_at_full_peak": _rounded(flops / 1e12 / (mesh.size * target.chip.peak_tflops)),
+        "accumulation": program.accumulation,
+        **program.facts,
     }
+    if program.flops:
+        row["model_tflop"] = _rounded(program.flops / 1e12)
+        peak = devices * target.chip.peak_tflops
+        row["seconds_at_full_peak"] = _rounded(program.flops / 1e12 / peak)
+    return row
 
 
 def _compiled(lowered: Any, target: Target) -> Row:
@@ -127,15 +120,15 @@ def _compiled(lowered: Any, target: Target) -> Row:
 
 
 def needed_gib(refusal: str) -> float | None:
-    """What a compiler that refuses a program says that it needs."""
+    """Read the memory needed from a compiler's out-of-memory message."""
     found = _NEEDS.search(refusal)
     return float(found[1]) * _UNITS[found[2]] / GIB if found else None
 
 
 def _peak(memory: Any) -> int:
-    """Of one device.
+    """Bytes of memory that one device needs.
 
-    What XLA calls the peak leaves out what is lost between buffers, and is 0 for GPUs.
+    XLA's own peak leaves out fragmentation between buffers, and is 0 for GPUs.
     """
     parts = memory.argument_size_in_bytes + memory.output_size_in_bytes
     parts += memory.temp_size_in_bytes - memory.alias_size_in_bytes
@@ -143,13 +136,14 @@ def _peak(memory: Any) -> int:
 
 
 def _suggestion(config: ConfigDict, row: Row) -> str:
-    """What to change first, from what costs least."""
+    """The cheapest change that needs less memory."""
     if row["program"] == "train":
-        if config.remat != "full":
+        if row.get("remat", "full") != "full":
             return "--config.remat=full"
-        if config.micro_batch_size > 1 and row["accumulation"] * config.micro_batch_size > 1:
-            return f"--config.micro_batch_size={config.micro_batch_size // 2}"
-        if config.frozen_dtype != "bfloat16" and config.model.lora is not None:
+        micro_batch_size = config.get("micro_batch_size", 1)
+        if micro_batch_size > 1 and row["accumulation"] * micro_batch_size > 1:
+            return f"--config.micro_batch_size={micro_batch_size // 2}"
+        if row.get("lora") and config.frozen_dtype != "bfloat16":
             return "--config.frozen_dtype=bfloat16"
         return "more devices, or --config.mesh.tensor=2 for half of a row's activations"
     if row["program"] == "segment":

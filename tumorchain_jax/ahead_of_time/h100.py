@@ -1,4 +1,4 @@
-"""What XLA asks of a GPU that is not there (its `GpuTargetConfigProto`): an H100 SXM's sizes.
+"""Description of an H100 SXM for XLA (a `GpuTargetConfigProto`), to compile without the GPU.
 
 From NVIDIA's H100 white paper and CUDA's table of compute capability 9.0.
 """

@@ -1,11 +1,10 @@
-"""The programs of a configuration, lowered for the devices of a mesh without any array.
+"""Lower the programs of a configuration for the devices of a mesh, without making an array.
 
-Shape letters: B scans or tiles of one, M bank rows, O organs, L ROI slots, P prompt positions.
+Shape letters: B scans or tiles of one, M visual tokens, O organs, L ROI slots, P prompt positions.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import (
@@ -31,18 +31,32 @@ from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import MAX_QUESTION_TOKENS, Chat
 from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
 from tumorchain_jax.segmentation.tiles import tile_program
-from tumorchain_jax.training.tumorchain.program import build_program
+from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.registry import task_name
 
 LONGEST_TOKEN = 128
 """Bytes of the longest of Qwen's tokens, which is 128 spaces."""
 
 
-def lower_training(config: ConfigDict, mesh: Mesh) -> Any:
-    """One optimizer step."""
-    program = build_program(config, mesh)
-    with on_mesh(mesh):
+def lower_training(program: Program, mesh: Mesh) -> Any:
+    """One optimizer step of any training task."""
+    with on_mesh(mesh, program.rules):
         step: Any = program.step
         return step.lower(program.state, program.batch)
+
+
+def lower_inference(config: ConfigDict, name: str, mesh: Mesh, batch_size: int) -> Any:
+    """The inference program of a task: `reason` or `segment`.
+
+    Raises:
+        InputError: the task of the configuration has no such program.
+    """
+    task = task_name(config)
+    own, lower = INFERENCE[task]
+    if name != own:
+        expected = f"train or {own}, the programs of the task {task}"
+        raise InputError("command line", "--program", name, expected, "choose one")
+    return lower(config, mesh, batch_size)
 
 
 def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
@@ -58,15 +72,15 @@ def lower_reasoning(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
         }
     )
     everywhere = NamedSharding(mesh, PartitionSpec())
-    # The template's words are as many with one tokenizer as with another, more or less.
-    chat = Chat(Tokenizer.load(NANO_CHECKPOINT))
+    # The template has about as many tokens with one tokenizer as with another.
+    chat = Chat(Tokenizer.load(NANO_CHECKPOINT), model.template)
     matcher = build_matcher([b"x" * LONGEST_TOKEN] * model.decoder.vocab_size)
     prompt = build_roi_prompt(chat)
     tables: tuple[Any, RoiPrompt] = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere),
         (matcher, prompt),
     )
-    loop = LoopConfig(model.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
+    loop = LoopConfig(model.roi.global_tokens + MAX_QUESTION_TOKENS, history=config.history)
     request = _request(model, loop, rows_of(mesh), batch_size)
     with on_mesh(mesh):
         return reason.lower(TumorChain(model, unrolled=True), loop, params, *tables, request)
@@ -90,20 +104,26 @@ def lower_segmentation(config: ConfigDict, mesh: Mesh, batch_size: int) -> Any:
         return jax.jit(tile_program(segmenter.network, (), dtype)).lower(params, tiles)
 
 
+INFERENCE = {
+    "tumorchain": ("reason", lower_reasoning),
+    "segmentation": ("segment", lower_segmentation),
+}
+"""Task -> its program at inference, and what lowers it."""
+
+
 def _request(
     model: TumorChainConfig, loop: LoopConfig, rows: NamedSharding, batch_size: int
 ) -> Request:
     def array(shape: Sequence[int], dtype: Any) -> Any:
         return jax.ShapeDtypeStruct((batch_size, *shape), dtype, sharding=rows)
 
-    cells = prod(model.encoder.cells) if model.roi_source == "encoder" else 0
-    prompt, organs = (loop.prompt_length,), len(ORGANS)
+    prompt, rois = (loop.prompt_length,), (len(ORGANS), model.roi.slots)
     return Request(
-        visual_tokens=array((model.global_tokens + cells, model.decoder.hidden_size), model.dtype),
-        roi_index=array((organs, model.roi_slots), jnp.int32),
-        roi_valid=array((organs, model.roi_slots), jnp.bool_),
+        visual_tokens=array((model.roi.visual_tokens, model.decoder.hidden_size), model.dtype),
+        roi_index=array(rois, jnp.int32),
+        roi_valid=array(rois, jnp.bool_),
         prompt=Turn(array(prompt, jnp.int32), array(prompt, jnp.int32), array(prompt, jnp.bool_)),
-        visited=array((organs,), jnp.bool_),
+        visited=array((len(ORGANS),), jnp.bool_),
         rounds=array((), jnp.int32),
         token_budget=array((), jnp.int32),
         keys=array((), jax.random.key(0).dtype),

@@ -1,4 +1,4 @@
-"""The machines that programs are compiled for, by the names their vendors rent them under.
+"""Target hardware by its vendors' names, and the devices to compile for.
 
 TPU sizes are Google's: v5p and tpu7x count cores, two a chip, the others chips. A core of tpu7x is
 a device of its own. https://cloud.google.com/tpu/docs has the shapes. `2xv5e-16` is two slices.
@@ -23,8 +23,8 @@ class Chip:
     """A kind of device.
 
     Attributes:
-        hbm_gib: memory that a program can have on one device: a TPU's as its compiler tells it when
-            it refuses a program, a GPU's as JAX takes 90 % of it.
+        hbm_gib: memory that a program can have on one device: a TPU's from the message of its
+            compiler when it runs out, a GPU's 90 % of its memory, as JAX reserves it.
         peak_tflops: of one device, bfloat16, dense (vendor's data sheet).
         shapes: devices or, for v5p, chips -> topology.
         per_chip: of what a size counts, how many make a chip.
@@ -51,10 +51,10 @@ COMPILERS = {
         "pip install --no-deps jax-cuda13-plugin jax-cuda13-pjrt (of jax's own version)",
     ),
 }
-"""The package with the compiler of a platform, and how to have it."""
+"""The package with the compiler of a platform, and how to install it."""
 NAME = re.compile(r"(?:(\d+)x)?([a-z0-9]+)-(\d+)")
 # The compilers read these when they start: there is no device to ask about or to try kernels on,
-# and another process may use libtpu too. With a made-up worker it does not complain of its absence.
+# and another process may use libtpu too. With a made-up worker libtpu does not warn.
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -84,7 +84,7 @@ class Target:
     slices: int = 1
 
     def devices(self) -> Sequence[Any]:
-        """Its devices, for a mesh to compile for. `ENVIRONMENT` must be set before JAX is imported.
+        """The devices of a mesh to compile for; set `ENVIRONMENT` before JAX is imported.
 
         Raises:
             InputError: the compiler for it is not installed.

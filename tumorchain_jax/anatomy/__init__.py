@@ -1,1 +1,1 @@
-"""The anatomy vocabulary: organs, their substructures, staging."""
+"""Organs and their names, substructures, TNM staging."""

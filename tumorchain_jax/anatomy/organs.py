@@ -1,7 +1,7 @@
-"""Organs: the label map of the paper's Table 10, and the words that name its organs in a text.
+"""The 57 merged labels of the paper's Table 10, and the search of a text for their names.
 
-How a text is searched (`reasoning/organ_matcher.py` does the same on the device). The UTF-8
-bytes of the text are of three kinds:
+The search works on the UTF-8 bytes of the text, which are of three kinds
+(`reasoning/organ_matcher.py` does the same on the device):
 
 - word: ASCII letters (case is ignored), digits, and the bytes 0xC3..0xE1, which begin the letters
   U+00C0..U+1FFF (accented Latin, Greek, Cyrillic and so on);
@@ -129,8 +129,10 @@ def _merge_table() -> np.ndarray:
 MERGE: np.ndarray = _merge_table()
 """uint8 [118]: TotalSegmentator id -> merged label."""
 
-DIGESTIVE: tuple[int, ...] = (5, 7, 6, 20, 15)
-"""The paper's five digestive organs: liver, pancreas, stomach, colon, esophagus."""
+SPLEEN, LIVER, STOMACH, PANCREAS, ESOPHAGUS, COLORECTUM = 1, 5, 6, 7, 15, 20
+"""Table 10 keeps TotalSegmentator's ids 1 to 22, so these are ids as well as merged labels."""
+DIGESTIVE: tuple[int, ...] = (LIVER, PANCREAS, STOMACH, COLORECTUM, ESOPHAGUS)
+"""The paper's five digestive organs."""
 
 _COUINAUD = ("II", "III", "IV", "IVa", "IVb", "V", "VI", "VII", "VIII")
 
@@ -159,7 +161,7 @@ SUB_ORGANS: dict[int, tuple[str, ...]] = {
         "abdominal esophagus",
     ),
 }
-"""Parts of the five digestive organs, which the label map does not tell apart."""
+"""Names of parts of the five digestive organs; the label map has no ids for them."""
 
 _LUNGS = (10, 11, 12, 13, 14)
 _SPINE = (24, 25, 26, 27)
@@ -273,7 +275,7 @@ _VESSELS = (
     *("pulmonary artery", "pulmonary arteries", "vertebral artery", "vertebral arteries"),
 )
 
-# These name no organ of the table: they shield a longer expression from the organ word in it.
+# These name no organ of the table. Being longer, they win over the organ word that they contain.
 _NO_ORGAN = (
     *(f"{side}{vessel}" for side in ("", "left ", "right ") for vessel in _VESSELS),
     *("common hepatic artery", "common hepatic duct", "gastroduodenal artery"),
@@ -340,7 +342,7 @@ class Mention(NamedTuple):
 
 
 def name_pattern(names: Iterable[str]) -> re.Pattern[bytes]:
-    """The expression that finds normalised `names` in UTF-8 bytes, as the module docstring says."""
+    """Compile the expression that finds normalised `names`; see the module docstring."""
     soft = b"[" + re.escape(SOFT_SEPARATORS) + b"]+"
     word = b"[" + re.escape(WORD_BYTES) + b"]"
     longest_first = sorted(names, key=len, reverse=True)
@@ -352,7 +354,7 @@ _PATTERN = name_pattern(NAMES)
 
 
 def labels_named(text: str) -> list[Mention]:
-    """The organs that `text` names, left to right; offsets count characters.
+    """Find the organs that `text` names, left to right; offsets count characters.
 
     A name that names no merged organ ("hepatic artery") is left out.
     """
@@ -368,12 +370,12 @@ def labels_named(text: str) -> list[Mention]:
 
 
 def display_name(label: int) -> str:
-    """How a sentence names a merged organ: 3 -> "left kidney", 20 -> "colon"."""
+    """Return the name of a merged organ for a sentence: 3 -> "left kidney", 20 -> "colon"."""
     return _TABLE_10[label][2]
 
 
 def merge_labels(ids: np.ndarray) -> np.ndarray:
-    """TotalSegmentator v2 `total` ids to merged labels (Table 10).
+    """Merge TotalSegmentator v2 `total` ids into the labels of Table 10.
 
     Args:
         ids: integers 0..117, any shape.

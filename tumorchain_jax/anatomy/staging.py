@@ -1,24 +1,23 @@
-"""T, N and M of a tumour from what an image can show, by tables of the 8th edition (AJCC/UICC).
+"""T, N and M of a tumour from what an image shows, by the tables of the 8th edition (AJCC/UICC).
 
-Only categories that depend on imaging. Where the tables ask what a scan cannot tell (mucosa from
-submucosa, one node more or less than is enlarged), the stated reading of it is ours. For digital
-patients and for checking answers: **not for clinical use**.
+Where the tables ask for what a scan cannot show (mucosa or submucosa, nodes that are not enlarged),
+the stated reading is ours. For digital patients and for checking answers: **not for clinical use**.
 """
 
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
+from tumorchain_jax.anatomy.organs import COLORECTUM, ESOPHAGUS, LIVER, PANCREAS, STOMACH
+
 Depth = Literal["inner wall", "wall", "fat", "surface", "neighbour"]
 """How far the tumour of a hollow organ reaches: within the inner half of its wall, within the wall,
 into the fat around it, to the surface that covers it, into another organ."""
 
-LIVER, STOMACH, PANCREAS, ESOPHAGUS, COLORECTUM = 5, 6, 7, 15, 20
-
 
 @dataclass(frozen=True)
 class Extent:
-    """What staging needs to know.
+    """The findings that decide the stage.
 
     Attributes:
         organ: merged label of a digestive organ.
@@ -63,12 +62,12 @@ _NODES: dict[int, tuple[tuple[int, ...], tuple[str, ...]]] = {
 
 
 def stage(extent: Extent) -> tuple[str, str, str]:
-    """T, N and M."""
+    """Return the T, N and M categories."""
     return t_category(extent), n_category(extent), m_category(extent)
 
 
 def t_category(extent: Extent) -> str:
-    """T, such as `T2` or `T4b`.
+    """Return the T category, such as `T2` or `T4b`.
 
     Raises:
         KeyError: not a digestive organ.
@@ -81,13 +80,13 @@ def t_category(extent: Extent) -> str:
 
 
 def n_category(extent: Extent) -> str:
-    """N, such as `N1` or `N2a`."""
+    """Return the N category, such as `N1` or `N2a`."""
     limits, names = _NODES[extent.organ]
     return names[bisect_left(limits, extent.nodes)]
 
 
 def m_category(extent: Extent) -> str:
-    """M, `M0` or `M1`; of the colorectum `M1a` (one site), `M1b` (more) or `M1c` (peritoneum)."""
+    """Return the M category; colorectum: `M1a` one site, `M1b` more, `M1c` the peritoneum."""
     if extent.organ != COLORECTUM:
         return "M1" if extent.metastases or extent.peritoneum else "M0"
     if extent.peritoneum:

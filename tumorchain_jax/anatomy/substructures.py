@@ -1,7 +1,7 @@
-"""Parts of the five digestive organs by geometric rules, which need the label map alone.
+"""Substructures of the five digestive organs, from the label map alone by geometric rules.
 
-Left, right, front and height are the patient's own (RAS+), however the volume lies in memory. The
-rules sketch anatomy, well enough to ask where a lesion lies; a surgeon's borders follow vessels
+Left, right, front and height are the patient's own (RAS+), whatever the axes of the volume. The
+rules approximate anatomy well enough to ask where a lesion lies; a surgeon's borders follow vessels
 that the map does not show.
 
 | organ | rule |
@@ -45,11 +45,11 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.spatial import KDTree
 
+from tumorchain_jax.anatomy.organs import COLORECTUM, ESOPHAGUS, LIVER, PANCREAS, STOMACH
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.orientation import canonical, orientation, reorient
 from tumorchain_jax.scan.volume import Volume
 
-LIVER, STOMACH, PANCREAS, ESOPHAGUS, COLORECTUM = 5, 6, 7, 15, 20
 SEGMENTS: dict[int, tuple[str, ...]] = {
     LIVER: ("left lobe of the liver", *(f"liver segment {n}" for n in ("V", "VI", "VII", "VIII"))),
     PANCREAS: tuple(f"{part} of the pancreas" for part in ("head", "neck", "body", "tail")),
@@ -64,7 +64,7 @@ SEGMENTS: dict[int, tuple[str, ...]] = {
     ),
     ESOPHAGUS: tuple(f"{third} thoracic esophagus" for third in ("upper", "middle", "lower")),
 }
-"""Digestive organ -> the parts told apart, named as in `SUB_ORGANS`; part n is the n-th."""
+"""Digestive organ -> its parts, named as in `SUB_ORGANS`; the n-th is number n in a map."""
 
 _LEFT_LOBE, _V, _VI, _VII, _VIII = range(1, 6)
 _CECUM, _ASCENDING, _TRANSVERSE, _DESCENDING, _SIGMOID, _RECTUM = range(1, 7)
@@ -78,7 +78,7 @@ _PANCREAS_CUTS, _STOMACH_CUTS = (0.32, 0.48, 0.77), (0.23, 0.67)
 
 
 def segment_map(labels: Volume, organ: int) -> np.ndarray:
-    """In which part of an organ each of its voxels lies.
+    """Number each voxel of an organ by the part it lies in.
 
     Args:
         labels: TotalSegmentator v2 `total` ids; those of the landmarks above help where present.
@@ -110,7 +110,7 @@ def segment_map(labels: Volume, organ: int) -> np.ndarray:
 def segment_at(
     segments: np.ndarray, affine: np.ndarray, point_mm: Sequence[float] | np.ndarray
 ) -> int:
-    """The part that lies nearest to a point.
+    """Return the number of the part nearest to a point.
 
     Args:
         segments: of `segment_map`.
@@ -127,7 +127,7 @@ def _world(affine: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def _landmark(volume: Volume, ids: Iterable[int]) -> np.ndarray:
-    """RAS+ mm of all voxels with one of `ids`, `[n, 3]`; n may be 0."""
+    """Return the RAS+ mm `[n, 3]` of all voxels with one of `ids`; n may be 0."""
     return _world(volume.affine, np.argwhere(np.isin(volume.voxels, list(ids))))
 
 
@@ -192,7 +192,7 @@ def _colorectum(volume: Volume, index: np.ndarray) -> np.ndarray:
 
 
 def _crest_and_midline(volume: Volume, colon: np.ndarray) -> tuple[float, float]:
-    """Height of the iliac crests and where the midline is, RAS+ mm."""
+    """Locate the height of the iliac crests and the midline, RAS+ mm."""
     hips, spine = _landmark(volume, _HIPS), _landmark(volume, _SPINE)
     across, _, height = _middle(colon)
     if len(hips):
@@ -212,7 +212,7 @@ _RULES: dict[int, Callable[[Volume, np.ndarray], np.ndarray]] = {
 
 
 def _middle(points: np.ndarray) -> np.ndarray:
-    """The middle of the box around points `[n, 3]`."""
+    """Return the middle of the box around points `[n, 3]`."""
     return (points.min(0) + points.max(0)) / 2
 
 
@@ -258,7 +258,7 @@ def _length(cells: _Cells, pairs: np.ndarray) -> np.ndarray:
 
 
 def _share_of_way(cells: _Cells, start: np.ndarray) -> np.ndarray:
-    """How far each voxel lies along the organ: 0 at its end towards `start` (RAS+), 1 opposite."""
+    """Measure how far each voxel lies along the organ: 0 at its end towards `start`, 1 opposite."""
     pairs = _joined(cells)
     graph = _graph(cells, pairs, _length(cells, pairs))
     towards = cells.points @ start
@@ -269,7 +269,7 @@ def _share_of_way(cells: _Cells, start: np.ndarray) -> np.ndarray:
 
 
 def _joined(cells: _Cells) -> np.ndarray:
-    """The pairs of neighbours, and those that make one of all pieces: the closest first."""
+    """Add pairs that join all pieces to the largest, the closest piece first."""
     pairs = cells.pairs
     while True:
         count, piece = connected_components(_graph(cells, pairs, _length(cells, pairs)))
@@ -283,7 +283,7 @@ def _joined(cells: _Cells) -> np.ndarray:
 
 
 def _spread(cells: _Cells, part: np.ndarray) -> np.ndarray:
-    """For each cell the `part` `[C]` it is most easily reached from; 0 marks cells without one.
+    """Give each cell the `part` `[C]` from which it is reached most easily; 0: none yet.
 
     Ways near the surface are hard, so that one loop of the colon is not entered from another.
     Cells that no part reaches stay 0.

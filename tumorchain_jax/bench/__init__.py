@@ -1,1 +1,1 @@
-"""Where the time goes, measured on the machine at hand."""
+"""Benchmarks: speed on this machine against reference implementations."""

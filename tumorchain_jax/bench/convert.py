@@ -1,4 +1,4 @@
-"""Import, export and verification of a checkpoint of Qwen2.5-VL-3B's size, beside `cp`."""
+"""Benchmark of import, export and verification of a 3B checkpoint against `cp`."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ TOWER = {
     "mlp.up_proj.weight": (3420, 1280),
     "mlp.down_proj.weight": (1280, 3420),
 }
-"""The large weights of a block of its image tower, which is carried."""
+"""The large weights of a block of its image tower, which is passed through."""
 
 # The system's own count for a child begins with the memory of its parent.
 _CHILD = """
@@ -44,7 +44,7 @@ sys.exit(code)
 def bench_convert(
     config: Qwen2Config = QWEN2_5_3B, tower_blocks: int = TOWER_BLOCKS, folder: Path | None = None
 ) -> dict[str, float]:
-    """Seconds and peak memory of each word of `tumorchain convert`, each in a process of its own.
+    """Measure seconds and peak memory of each verb of `tumorchain convert`, in its own process.
 
     Args:
         config: of a random bfloat16 checkpoint.
@@ -61,22 +61,22 @@ def bench_convert(
         cp_s = time.perf_counter() - started
         shutil.rmtree(Path(scratch) / "copy")
         values = {"checkpoint, GB": nbytes / 1e9, "cp, s": cp_s}
-        for word, (first, second) in {
+        for verb, (first, second) in {
             "import": (source, imported),
             "export": (imported, exported),
             "verify": (source, exported),
         }.items():
-            took, peak = _measure(["convert", word, "-i", str(first), "-o", str(second)])
+            took, peak = _measure(["convert", verb, "-i", str(first), "-o", str(second)])
             values |= {
-                f"{word}, s": took,
-                f"{word}, times cp": took / cp_s,
-                f"{word}, peak GB": peak / 1e9,
+                f"{verb}, s": took,
+                f"{verb}, times cp": took / cp_s,
+                f"{verb}, peak GB": peak / 1e9,
             }
     return values
 
 
 def _write_random(folder: Path, config: Qwen2Config, tower_blocks: int) -> int:
-    """Its bytes."""
+    """Write a random checkpoint; the number of its bytes."""
     like = {
         path: jax.ShapeDtypeStruct(shape, jnp.float32)
         for path, shape in decoder_shapes(config).items()

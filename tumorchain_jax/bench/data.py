@@ -1,4 +1,4 @@
-"""How fast digital patients are made and preprocessed."""
+"""Benchmark of making and preprocessing digital patients."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ FIRST_SEED = 7_000_000
 
 
 def bench_data(patients: int = 16) -> dict[str, float]:
-    """Volumes a second on one core (CPU time, so other processes do not matter)."""
+    """Measure volumes a second on one core (CPU time, so other processes do not matter)."""
     config = PreprocessConfig(NANO.encoder.image)
     made, phantom_s = _timed(lambda: [make_patient(FIRST_SEED + n) for n in range(patients)])
     _, preprocess_s = _timed(lambda: [preprocess(patient.ct, config) for patient in made])

@@ -1,4 +1,4 @@
-"""Reading a prompt and writing text with the decoder, beside transformers' `generate`."""
+"""Benchmark of prefill and decode against transformers' `generate`."""
 
 from functools import partial
 from typing import Any
@@ -25,42 +25,42 @@ def bench_decode(
     batches: tuple[int, ...] = (1, 4),
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Seconds of prefill, tokens a second of decoding, and how many times as fast as the peer.
+    """Measure seconds of prefill and tokens a second of decoding, and the speedups.
 
-    The same random weights, float32, the same threads, greedy. `same text` is the share of tokens
-    that both wrote alike.
+    Both run the same random weights, float32, on the same threads, greedily. `same text` is the
+    share of tokens on which they agree.
 
     Raises:
-        InputError: PyTorch is not here.
+        InputError: PyTorch is not installed.
     """
     stacked = random_decoder(config)
-    peer = transformers_model(config, stacked)
+    model = transformers_model(config, stacked)
     params, decoder = unroll(stacked), Decoder(config, unrolled=True)
     del stacked
     values: dict[str, float] = {}
     for batch in tqdm(batches, desc="batch sizes", disable=None):
         tokens = np.random.default_rng(batch).integers(0, config.vocab_size, (batch, prompt))
         ours = _ours(decoder, params, tokens, new)
-        theirs = _theirs(peer, tokens, new)
-        read_s, their_read_s = seconds(ours[0], repeats), seconds(theirs[0], repeats)
-        write_s = seconds(ours[1], repeats) - read_s
-        their_write_s = seconds(theirs[1], repeats) - their_read_s
-        same = np.mean(np.asarray(ours[1]()) == np.asarray(theirs[1]()))
+        reference = _reference(model, tokens, new)
+        prefill_s, reference_prefill_s = (seconds(side[0], repeats) for side in (ours, reference))
+        decode_s = seconds(ours[1], repeats) - prefill_s
+        reference_decode_s = seconds(reference[1], repeats) - reference_prefill_s
+        same = np.mean(np.asarray(ours[1]()) == np.asarray(reference[1]()))
         name = f"batch {batch}"
         values |= {
-            f"{name}: prefill of {prompt}, s": read_s,
-            f"{name}: prefill of transformers, s": their_read_s,
-            f"{name}: prefill, times as fast": their_read_s / read_s,
-            f"{name}: decode, tokens a second": batch * new / write_s,
-            f"{name}: decode of transformers, tokens a second": batch * new / their_write_s,
-            f"{name}: decode, times as fast": their_write_s / write_s,
+            f"{name}: prefill of {prompt}, s": prefill_s,
+            f"{name}: prefill of transformers, s": reference_prefill_s,
+            f"{name}: prefill, speedup": reference_prefill_s / prefill_s,
+            f"{name}: decode, tokens a second": batch * new / decode_s,
+            f"{name}: decode of transformers, tokens a second": batch * new / reference_decode_s,
+            f"{name}: decode, speedup": reference_decode_s / decode_s,
             f"{name}: same text, share": float(same),
         }
     return values
 
 
 def _ours(decoder: Decoder, params: Any, tokens: np.ndarray, new: int) -> tuple[Any, Any]:
-    """Reading alone; reading and writing."""
+    """Our prefill alone; prefill and decode."""
     batch, prompt = tokens.shape
     ids, valid = jnp.asarray(tokens, jnp.int32), jnp.ones(tokens.shape, bool)
     nothing_ends, keys = jnp.asarray([-1]), jax.random.split(jax.random.key(0), batch)
@@ -72,7 +72,8 @@ def _ours(decoder: Decoder, params: Any, tokens: np.ndarray, new: int) -> tuple[
     return read, write
 
 
-def _theirs(model: Any, tokens: np.ndarray, new: int) -> tuple[Any, Any]:
+def _reference(model: Any, tokens: np.ndarray, new: int) -> tuple[Any, Any]:
+    """The same two pieces of work in transformers."""
     import torch
 
     ids = torch.from_numpy(tokens)

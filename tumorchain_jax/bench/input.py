@@ -1,7 +1,7 @@
-"""The input pipeline beside MONAI's: scans as they come, and scans prepared before.
+"""Benchmark of the input pipeline against MONAI: raw scans, and preprocessed scans.
 
-What is compared is said in the names of the values. Both sides have one thread; seconds are CPU
-time, so other processes do not matter; all files are in the system's cache.
+The names of the values say what is compared. Both sides have one thread; seconds are CPU time, so
+other processes do not matter; all files are in the system's cache.
 """
 
 import time
@@ -48,14 +48,14 @@ def bench_input(
     fine: tuple[int, int, int] = FINE,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Volumes a second on one core, medians, in turns; and how many times as fast ours is.
+    """Measure volumes a second on one core, medians, in turns; and the speedups.
 
-    Scans as they come: `ct.nii.gz` to the model's float32 array, by `read_ct` and `preprocess`, and
-    by MONAI's transforms, which are told to do the same: read, orient, crop to the body, window,
+    Raw scans: `ct.nii.gz` to the model's float32 array, by `read_ct` and `preprocess`, and by
+    MONAI's transforms, configured to do the same: read, orient, crop to the body, window,
     pad to a square, resize (trilinear). The arrays are compared too. The scans are digital
     patients, with their own coarse voxels and with voxels as fine as a clinical CT's.
 
-    Scans prepared before: batches of the same arrays, image and four maps, uint8; by grain from
+    Preprocessed scans: batches of the same arrays, image and four maps, uint8; by grain from
     ArrayRecord, as training reads, and by MONAI's DataLoader from its PersistentDataset.
 
     Args:
@@ -63,7 +63,7 @@ def bench_input(
         fine: how many voxels each is cut into.
 
     Raises:
-        InputError: PyTorch or MONAI is not here.
+        InputError: PyTorch or MONAI is not installed.
     """
     require("torch", "monai", "einops")
     config = config or PreprocessConfig()
@@ -94,11 +94,11 @@ def bench_input(
             patients,
             repeats,
         )
-    return values | _named("prepared before, in batches", "MONAI's PersistentDataset", rates)
+    return values | _named("preprocessed, in batches", "MONAI's PersistentDataset", rates)
 
 
 def _write_fine(file: Path, parts: tuple[int, int, int]) -> Path:
-    """The same scan, each voxel cut into parts with noise of their own."""
+    """Write the same scan with each voxel cut into parts, each with its own noise."""
     ct = read_ct(file)
     cut = np.diag([*(1 / n for n in parts), 1.0])
     cut[:3, 3] = [(1 / n - 1) / 2 for n in parts]
@@ -121,11 +121,11 @@ def _transform_all(files: Sequence[Path], transforms: Any) -> None:
         transforms(file)
 
 
-def _named(what: str, peer: str, rates: tuple[float, float]) -> dict[str, float]:
+def _named(what: str, reference: str, rates: tuple[float, float]) -> dict[str, float]:
     return {
         f"{what}, volumes/s/core": rates[0],
-        f"{what}, by {peer}, volumes/s/core": rates[1],
-        f"{what}, times as fast": rates[0] / rates[1],
+        f"{what}, by {reference}, volumes/s/core": rates[1],
+        f"{what}, speedup": rates[0] / rates[1],
     }
 
 
@@ -142,16 +142,16 @@ def _one_thread() -> Iterator[None]:
 
 
 def _volumes_per_second(
-    ours: Callable[[], Any], theirs: Callable[[], Any], volumes: int, repeats: int
+    ours: Callable[[], Any], reference: Callable[[], Any], volumes: int, repeats: int
 ) -> tuple[float, float]:
-    """Of both, in turns, after a call of each that warms it up."""
+    """Volumes a second of both, in turns, after one warm-up call each."""
     ours()
-    theirs()
+    reference()
     rounds = [
-        (_cpu_seconds(ours), _cpu_seconds(theirs)) for _ in tqdm(range(repeats), disable=None)
+        (_cpu_seconds(ours), _cpu_seconds(reference)) for _ in tqdm(range(repeats), disable=None)
     ]
-    our_s, their_s = map(median, zip(*rounds, strict=True))
-    return volumes / our_s, volumes / their_s
+    our_s, reference_s = map(median, zip(*rounds, strict=True))
+    return volumes / our_s, volumes / reference_s
 
 
 def _cpu_seconds(work: Callable[[], Any]) -> float:
@@ -197,7 +197,7 @@ def _monai_transforms(config: PreprocessConfig) -> Any:
 
 
 def _cropped_to_body(scan: Any) -> Any:
-    """To the box of all that is denser than air, looked for as coarsely as ours does.
+    """Crop to the box of all that is denser than air, searched as coarsely as ours.
 
     A digital patient lies on no table, so the largest connected part is all there is.
     """
@@ -214,7 +214,7 @@ def _cropped_to_body(scan: Any) -> Any:
 
 
 def _padded_to_square(scan: Any) -> Any:
-    """In-plane, where a digital patient's voxels are square."""
+    """Pad in-plane, where a digital patient's voxels are square."""
     from monai.transforms import SpatialPad
 
     side = max(scan.shape[2:])
@@ -222,7 +222,7 @@ def _padded_to_square(scan: Any) -> Any:
 
 
 def _monai_batches(data: Path, cache: Path) -> Any:
-    """One epoch, in order, of what is in the cache from the first one on."""
+    """One epoch, in order; the cache is filled by the first."""
     import torch
     from monai.data import DataLoader, PersistentDataset
     from monai.transforms import Lambda

@@ -1,12 +1,11 @@
-"""The reasoning loop beside the same loop written around transformers' `generate`.
+"""Benchmark of the reasoning loop against the same loop around transformers' `generate`.
 
 Random weights name no organ. So here every token is spelt as the names of as many organs as there
-are rounds, and each round finds one that it has not looked at yet: three rounds of 64 tokens, 64
+are rounds, and each round names one that was not looked at yet: three rounds of 64 tokens, with 64
 ROI tokens between them.
 """
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import jax
@@ -35,11 +34,11 @@ QUESTION = "Where is the tumour in this CT?"
 
 @dataclass(frozen=True)
 class Scene:
-    """One question about one made-up scan.
+    """One question about one synthetic scan.
 
     Attributes:
-        bank: its visual tokens.
-        roi_index: of each organ.
+        visual_tokens: `[1, M, K]`.
+        roi_index: visual indices of each organ's ROI tokens, `[1, O, L]`.
         words: the text of every token.
     """
 
@@ -60,40 +59,41 @@ def bench_loop(
     roi_slots: int = 64,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Seconds of one answer, and how many times as fast as the peer, which keeps its cache too.
+    """Measure seconds of one answer, and the speedup; the reference reuses its cache too.
 
     Raises:
-        InputError: PyTorch is not here.
+        InputError: PyTorch is not installed.
     """
     config = replace(TumorChainConfig(encoder, decoder), roi_slots=roi_slots)
     scene = _scene(config, rounds, tokens)
     stacked = random_decoder(decoder)
-    peer = transformers_model(decoder, stacked)
+    reference_model = transformers_model(decoder, stacked)
     ours = _ours(config, {"decoder": unroll(stacked)}, scene)
     del stacked
-    theirs = _Theirs(peer, scene)
-    ours_s, theirs_s = seconds(ours, repeats), seconds(theirs, repeats)
+    reference = _ReferenceLoop(reference_model, scene)
+    ours_s, reference_s = seconds(ours, repeats), seconds(reference, repeats)
     written = np.asarray(ours())[:, 0]
     return {
         "loop, s": ours_s,
-        "loop around transformers, s": theirs_s,
-        "loop, times as fast": theirs_s / ours_s,
-        "same text, share": float(np.mean(written == theirs())),
+        "loop around transformers, s": reference_s,
+        "loop, speedup": reference_s / ours_s,
+        "same text, share": float(np.mean(written == reference())),
     }
 
 
 def _scene(config: TumorChainConfig, rounds: int, tokens: int) -> Scene:
     rng = np.random.default_rng(0)
     chat = Chat(Tokenizer.train([QUESTION], config.decoder.vocab_size))
-    rows = config.global_tokens + prod(config.encoder.cells)
-    visual_tokens = rng.normal(0, 0.02, (1, rows, config.decoder.hidden_size)).astype(np.float32)
-    cells = rng.integers(config.global_tokens, rows, (1, len(ORGANS), config.roi_slots))
+    roi = config.roi
+    shape = (1, roi.visual_tokens, config.decoder.hidden_size)
+    visual_tokens = rng.normal(0, 0.02, shape).astype(np.float32)
+    cells = rng.integers(roi.offset, roi.visual_tokens, (1, len(ORGANS), roi.slots))
     words = f" {', '.join(display_name(label) for label in range(1, rounds + 1))} "
-    return Scene(chat, config.global_tokens, visual_tokens, cells, words, rounds, tokens)
+    return Scene(chat, roi.global_tokens, visual_tokens, cells, words, rounds, tokens)
 
 
 def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
-    prompt = scene.chat.question(QUESTION, (), config.global_tokens)
+    prompt = scene.chat.question(QUESTION, (), scene.global_tokens)
     loop = LoopConfig(len(prompt), scene.rounds, scene.tokens, organs_per_round=1)
     valid = np.ones(scene.roi_index.shape, bool)
     valid[:, 0] = False  # the background
@@ -117,8 +117,8 @@ def _ours(config: TumorChainConfig, params: Any, scene: Scene) -> Any:
     return lambda: reason(model, loop, params, matcher, roi_prompt, request).written.tokens
 
 
-class _Theirs:
-    """The loop as one writes it around `generate`, the cache kept from round to round."""
+class _ReferenceLoop:
+    """The loop written around `generate`; the cache is reused from round to round."""
 
     def __init__(self, model: Any, scene: Scene):
         import torch
@@ -127,7 +127,7 @@ class _Theirs:
         self.visual_tokens = torch.from_numpy(scene.visual_tokens[0])
 
     def __call__(self) -> np.ndarray:
-        """The tokens of each round."""
+        """Run the loop; the tokens of each round."""
         import torch
         from transformers import DynamicCache
 

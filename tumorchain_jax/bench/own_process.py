@@ -1,5 +1,7 @@
-"""An object in a process of its own: neither side of a comparison meets the other's threads and
-memory, and each has a peak of its own."""
+"""An object in a process of its own.
+
+So the sides of a comparison share neither threads nor memory, and each has its own peak.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -10,7 +12,7 @@ from typing import Any
 
 
 class OwnProcess:
-    """What `make(*args)` returns, made and kept in a new process until the `with` block ends.
+    """Proxy of what `make(*args)` returns, made in a new process that ends with the `with` block.
 
     Args:
         make: a function or class of a module; its arguments and what methods return are pickled.
@@ -21,7 +23,7 @@ class OwnProcess:
         self._make = make, args
 
     def __enter__(self) -> "OwnProcess":
-        self._process.submit(_keep, *self._make).result()
+        self._process.submit(_create, *self._make).result()
         return self
 
     def __exit__(
@@ -33,24 +35,24 @@ class OwnProcess:
         self._process.shutdown()
 
     def __call__(self, method: str, *args: Any) -> Any:
-        """What this method of the object returns; what it raises is raised here."""
+        """Call a method of the object; what it raises is raised here."""
         return self._process.submit(_call, method, args).result()
 
     def peak_gb(self) -> float:
-        """The most memory that the process has held so far."""
+        """Peak memory of the process so far, in GB."""
         return self._process.submit(_peak_gb).result()
 
 
-_kept: list[Any] = []
-"""In the new process: the object."""
+_objects: list[Any] = []
+"""In the new process: the one object."""
 
 
-def _keep(make: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    _kept.append(make(*args))
+def _create(make: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    _objects.append(make(*args))
 
 
 def _call(method: str, args: tuple[Any, ...]) -> Any:
-    return getattr(_kept[0], method)(*args)
+    return getattr(_objects[0], method)(*args)
 
 
 def _peak_gb() -> float:

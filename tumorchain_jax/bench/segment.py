@@ -1,4 +1,4 @@
-"""A tile and a whole scan through nnU-Net's full network, beside nnU-Net's own on PyTorch."""
+"""Benchmark of a tile and a whole scan through nnU-Net's full network against nnU-Net itself."""
 
 import os
 import time
@@ -55,7 +55,7 @@ def bench_segment(
     spacing: float = 2.0,
     repeats: int = REPEATS,
 ) -> dict[str, float]:
-    """Seconds and peak memory of both, and how many times as fast ours is.
+    """Measure seconds and peak memory of both, and the speedups.
 
     The same random weights, float32, the same threads, no mirroring, each in a process of its own,
     one after the other. A tile is the median of `repeats`. A scan, from its file to a file of
@@ -63,10 +63,10 @@ def bench_segment(
 
     Args:
         patch: voxels of a tile along each axis.
-        spacing: mm of the voxels that the network sees: of it comes the number of tiles.
+        spacing: mm of the voxels that the network sees; it decides the number of tiles.
 
     Raises:
-        InputError: PyTorch or nnU-Net is not here.
+        InputError: PyTorch or nnU-Net is not installed.
     """
     require("torch", "nnunetv2")
     with TemporaryDirectory() as scratch:
@@ -76,13 +76,13 @@ def bench_segment(
         values: dict[str, float] = {}
         for what in ("tile", "scan"):
             ours, our_peak = _measure(_Ours, folder, what, repeats)
-            theirs, their_peak = _measure(_Theirs, folder, what, repeats)
+            reference, reference_peak = _measure(_Reference, folder, what, repeats)
             values |= {
                 f"{what}, s": ours,
-                f"{what} by nnU-Net, s": theirs,
-                f"{what}, times as fast": theirs / ours,
+                f"{what} by nnU-Net, s": reference,
+                f"{what}, speedup": reference / ours,
                 f"{what}, peak GB": our_peak,
-                f"{what} by nnU-Net, peak GB": their_peak,
+                f"{what} by nnU-Net, peak GB": reference_peak,
             }
         logits, expected = (np.load(folder / side.name / LOGITS) for side in SIDES)
         files = [nib.Nifti1Image.from_filename(folder / side.name / LABELS) for side in SIDES]
@@ -95,7 +95,7 @@ def bench_segment(
 
 
 def _write_model(folder: Path, network: UNet3DConfig, patch: int, spacing: float) -> Plan:
-    """Random weights, as a folder of ours and as one of nnU-Net's."""
+    """Write random weights as a folder of ours and as one of nnU-Net's."""
     sizes = {"patch_size": (patch,) * 3, "spacing": (spacing,) * 3}
     labels = [f"organ_{number}" for number in range(1, network.classes)]
     about = ConfigDict({"name": "Dataset001_Random", "network": network, "labels": labels, **sizes})
@@ -104,7 +104,7 @@ def _write_model(folder: Path, network: UNet3DConfig, patch: int, spacing: float
     params = _random(plan)
     model = SegmentationModel(plan, (params,), digest(plan, [params]), str(folder))
     save_segmentation_model(model, folder / _Ours.name)
-    export_nnunet(model, folder / _Theirs.name)
+    export_nnunet(model, folder / _Reference.name)
     return plan
 
 
@@ -116,7 +116,7 @@ def _random(plan: Plan) -> Any:
             return np.full(leaf.shape, float("scale" in str(path)), np.float32)
         fan_in = np.prod(leaf.shape[:-1])
         values = (rng.standard_normal(leaf.shape) * np.sqrt(2 / fan_in)).astype(np.float32)
-        # Of a head, features about evenly for and against a class: so none is ahead everywhere.
+        # A head weighs features about evenly for and against a class, so no class wins everywhere.
         return values - values.mean(axis=0) if leaf.ndim == 2 else values
 
     tile = jax.ShapeDtypeStruct((1, *plan.patch_size, 1), jnp.float32)
@@ -125,7 +125,7 @@ def _random(plan: Plan) -> Any:
 
 
 def _measure(side: Any, folder: Path, what: str, repeats: int) -> tuple[float, float]:
-    """Seconds of one side's work, and the peak of its memory in GB."""
+    """Measure the seconds of one side's work, and its peak memory in GB."""
     with OwnProcess(side, folder) as process:
         return process(what, repeats), process.peak_gb()
 
@@ -138,7 +138,7 @@ class _Ours:
         self._model = load_segmentation_model(self._folder)
 
     def tile(self, repeats: int) -> float:
-        """Logits of a tile."""
+        """Seconds of a tile; its logits go into a file."""
         plan, fold = self._model.plan, self._model.folds[0]
         params, tile = jax.device_put(fold), jnp.asarray(_tile(plan))
         program = jax.jit(tile_program(plan.network, ()))
@@ -146,7 +146,7 @@ class _Ours:
         return seconds(partial(program, params, tile), repeats)
 
     def scan(self, _: int) -> float:
-        """A file of labels from a file of a CT."""
+        """Seconds from a file of a CT to a file of labels."""
         predictor = Predictor(self._model, mirror=False)
         started = time.perf_counter()
         labels = predictor(read_ct(self._scan))
@@ -154,8 +154,8 @@ class _Ours:
         return time.perf_counter() - started
 
 
-class _Theirs:
-    name = "theirs"
+class _Reference:
+    name = "reference"
 
     def __init__(self, folder: Path):
         import torch
@@ -193,7 +193,7 @@ class _Theirs:
         return time.perf_counter() - started
 
 
-SIDES = (_Ours, _Theirs)
+SIDES = (_Ours, _Reference)
 
 
 def _tile(plan: Plan) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where a training step's time goes."""
+"""Time of a training step by its parts."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ FIRST_SEED = 7_000_000
 
 
 def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
-    """Seconds of one training step of a configuration with random weights, and of its parts.
+    """Measure one training step of a configuration with random weights, and its parts.
 
     Parts that cannot be timed alone are differences of programs that hold more and less of it;
     `batch` is made in threads while the step before runs.

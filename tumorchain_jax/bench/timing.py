@@ -1,4 +1,4 @@
-"""Seconds of a piece of work, and a table of them."""
+"""Timing of a piece of work, and a table of values."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ REPEATS = 5
 
 
 def seconds(work: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """Median wall time of `work`, whose arrays are waited for; one call before warms it up."""
+    """Measure the median wall time of `work` after one warm-up call, waiting for its arrays."""
     jax.block_until_ready(work())
     times = []
     for _ in range(repeats):
@@ -22,6 +22,6 @@ def seconds(work: Callable[[], Any], repeats: int = REPEATS) -> float:
 
 
 def table(values: Mapping[str, float]) -> str:
-    """One line a value."""
+    """Format values, one per line."""
     width = max(map(len, values))
     return "\n".join(f"{name:<{width}}  {value:.4g}" for name, value in values.items())

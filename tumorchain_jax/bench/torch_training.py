@@ -1,11 +1,10 @@
-"""The peer of `bench train`: the same model, loss and optimizer in PyTorch.
+"""Reference of `bench train`: the same model, loss and optimizer in PyTorch.
 
 The encoder is put together from MONAI's blocks, as M3D does; the decoder is transformers' Qwen2.
 """
 
 import time
 from collections.abc import Mapping
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,14 +17,15 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d import convert as vit3d
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.models.weight_map import Table, from_ours
+from tumorchain_jax.training.pretraining.model import patch_encoder
 from tumorchain_jax.training.tumorchain.loss import Batch, known_organs
 
 IGNORED = -100
-"""The label of what has none: `cross_entropy` leaves it out."""
+"""Label that `cross_entropy` ignores."""
 
 
 class Hyperparameters(NamedTuple):
-    """Of both optimizers, and of Eq. 8."""
+    """Hyperparameters of both optimizers, and alpha of Eq. 8."""
 
     learning_rate: float = 1e-4
     weight_decay: float = 0.01
@@ -58,7 +58,7 @@ class TorchTrainer:
         ours = unflatten(params)
         self.config, self.hyper = config, hyper
         self.decoder = transformers_model(config.decoder, ours["decoder"]).train()
-        self.encoder = _encoder(config.encoder)
+        self.encoder = m3d_encoder(patch_encoder(config))
         self.projector, self.classifier = _heads(config)
         _fill(self.encoder, vit3d.TABLE, ours["encoder"])
         _fill(self.projector, vit3d.PROJECTOR_TABLE, ours["projector"])
@@ -78,15 +78,15 @@ class TorchTrainer:
             return torch.from_numpy(np.array(values))
 
         def visual_index(rows: np.ndarray) -> Any:
-            """Rows of each scan's bank -> rows of the banks one after the other."""
+            """Indices of each scan's visual tokens -> indices of all scans' in a row."""
             scans = np.arange(len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
-            return tensor(np.maximum(rows, 0) + scans * bank_size).long()
+            return tensor(np.maximum(rows, 0) + scans * per_scan).long()
 
         mask, known = Packing(batch.positions, batch.segment_ids).mask(), known_organs(batch)
         host: dict[str, np.ndarray] = {
             name: np.asarray(array) for name, array in batch._asdict().items()
         }
-        bank_size = self.config.global_tokens + prod(self.config.encoder.cells)
+        per_scan = self.config.roi.visual_tokens
         self.volume, self.mask = tensor(host["volume"]), tensor(mask)
         self.tokens = tensor(host["tokens"]).long()
         self.positions = tensor(host["positions"]).long()
@@ -99,7 +99,7 @@ class TorchTrainer:
         self.abnormal = tensor(np.where(known, host["abnormal"], IGNORED)).long().flatten()
 
     def step(self) -> tuple[float, StepTimes]:
-        """One update: the loss before it, and where the time went."""
+        """Make one update; the loss before it, and the seconds of its parts."""
         import torch
 
         ticks = [time.perf_counter()]
@@ -123,15 +123,10 @@ class TorchTrainer:
     def _encode(self) -> Any:
         import torch
 
-        encoder = self.encoder
-        x = encoder.patch_embedding(self.volume[:, None].float() / 255)
-        x = torch.cat([encoder.cls_token.expand(len(x), -1, -1), x], dim=1)
-        for block in encoder.blocks:
-            x = block(x)
-        cells = encoder.norm(x)[:, 1:]
+        cells = self.encoder(self.volume.float() / 255)
         size = self.config.global_pool
         d, h, w = (n // size for n in self.config.encoder.cells)
-        blocks = cells.reshape(len(x), d, size, h, size, w, size, -1)
+        blocks = cells.reshape(len(cells), d, size, h, size, w, size, -1)
         pooled = blocks.mean(dim=(2, 4, 6)).flatten(1, 3)
         return self.projector.projector(torch.cat([pooled, cells], dim=1))
 
@@ -156,29 +151,46 @@ class TorchTrainer:
         return text + self.hyper.alpha * cross_entropy(organs, self.abnormal, ignore_index=IGNORED)
 
 
-def _encoder(config: ViT3DConfig) -> Any:
-    """M3D's encoder with random weights, under the names of `vit3d.TABLE`."""
+def m3d_encoder(config: ViT3DConfig) -> Any:
+    """Build M3D-CLIP's encoder from MONAI's blocks, under the names of `vit3d.TABLE`.
+
+    Source: LaMed/src/model/multimodal_encoder/vit.py of M3D; patch features only.
+
+    Returns:
+        a module that maps volumes `[B, D, H, W]` to the features of their cells `[B, N, C]`.
+    """
     import torch
     from monai.networks.blocks import PatchEmbeddingBlock, TransformerBlock
 
     width, heads = config.hidden_size, config.num_heads
-    encoder: Any = torch.nn.Module()
-    encoder.patch_embedding = PatchEmbeddingBlock(
-        1, config.image, config.patch, width, heads, proj_type="perceptron"
-    )
-    encoder.blocks = torch.nn.ModuleList(
-        TransformerBlock(width, config.mlp_size, heads) for _ in range(config.num_layers)
-    )
-    encoder.norm = torch.nn.LayerNorm(width)
-    encoder.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
-    return encoder
+
+    class M3DEncoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.patch_embedding = PatchEmbeddingBlock(
+                1, config.image, config.patch, width, heads, proj_type="perceptron"
+            )
+            self.blocks = torch.nn.ModuleList(
+                TransformerBlock(width, config.mlp_size, heads) for _ in range(config.num_layers)
+            )
+            self.norm = torch.nn.LayerNorm(width)
+            self.cls_token = torch.nn.Parameter(torch.zeros(1, 1, width))
+
+        def forward(self, volume: Any) -> Any:
+            x = self.patch_embedding(volume[:, None])
+            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+            for block in self.blocks:
+                x = block(x)
+            return self.norm(x)[:, 1:]
+
+    return M3DEncoder()
 
 
 def _heads(config: TumorChainConfig) -> tuple[Any, Any]:
     """Projector and organ classifier, under the names of their tables."""
     from torch import nn
 
-    width, features = config.encoder.hidden_size, config.decoder.hidden_size
+    width, features = config.encoder.features, config.decoder.hidden_size
     layers = nn.Linear(width, features), nn.ReLU(), nn.Linear(features, features)
     projector = nn.ModuleDict({"projector": nn.Sequential(*layers)})
     return projector, nn.ModuleDict({"fc": nn.Linear(features, 2)})

@@ -1,4 +1,4 @@
-"""Steps of training beside the same steps in PyTorch, and where the time of both goes."""
+"""Benchmark of training steps against the same steps in PyTorch, part by part."""
 
 import time
 from collections.abc import Callable
@@ -32,7 +32,13 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.optimizer import make_optimizer
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.step import make_step
-from tumorchain_jax.training.tumorchain.loss import Batch, hybrid_loss, loss_sums, totals
+from tumorchain_jax.training.tumorchain.loss import (
+    Batch,
+    HybridLoss,
+    hybrid_loss,
+    loss_sums,
+    totals,
+)
 
 MODEL = TumorChainConfig(
     encoder=ViT3DConfig((32, 128, 128), (4, 16, 16), 384, 1536, 6, 6),
@@ -58,12 +64,12 @@ TOLERANCE = 1e-4
 def bench_train(
     model: TumorChainConfig = MODEL, rows: int = 2, length: int = 768, repeats: int = REPEATS
 ) -> dict[str, float]:
-    """Seconds of one step of either, and how many times as fast ours is.
+    """Measure the seconds of one step of both, and the speedup.
 
     Both start from the same weights and train on the same batch, float32, on the same number of
     threads, with AdamW: `same losses` is the share of steps whose losses agree to `TOLERANCE`.
-    Each has a process of its own, one after the other: a virtual machine may give memory that rests
-    for seconds back to its host, so steps in turns are slower than anyone's training.
+    Each has a process of its own, one after the other: a virtual machine may give memory that is
+    idle for seconds back to its host, so steps in turns would be slower than real training.
 
     Of our step, which is one program, the parts are timed as programs of their own, and the
     backward passes are what is left; `decoder` includes the vocabulary and the loss, `encoder` the
@@ -74,7 +80,7 @@ def bench_train(
         length: positions of a row.
 
     Raises:
-        InputError: PyTorch or MONAI is not here.
+        InputError: PyTorch or MONAI is not installed.
     """
     require("torch", "monai", "einops")
     batch, hyper = _make_batch(model, rows, length), Hyperparameters()
@@ -84,28 +90,30 @@ def bench_train(
         our_s, our_peak = median(step_s[WARM_UP:]), ours.peak_gb()
         parts = ours("parts", our_s, repeats)
         values = {"parameters, millions": ours("parameters") / 1e6}
-    with OwnProcess(_their_trainer, model, batch, hyper) as theirs:
-        their_losses, their_times = zip(*_train(theirs, steps, "PyTorch's steps"), strict=True)
-        their_peak = theirs.peak_gb()
-    their_s = median(sum(times) for times in their_times[WARM_UP:])
-    apart = [abs(a - b) / abs(b) for a, b in zip(our_losses, their_losses, strict=True)]
-    medians = StepTimes(*map(median, zip(*their_times[WARM_UP:], strict=True)))
+    with OwnProcess(_reference_trainer, model, batch, hyper) as reference:
+        reference_losses, reference_times = zip(
+            *_train(reference, steps, "PyTorch's steps"), strict=True
+        )
+        reference_peak = reference.peak_gb()
+    reference_s = median(sum(times) for times in reference_times[WARM_UP:])
+    apart = [abs(a - b) / abs(b) for a, b in zip(our_losses, reference_losses, strict=True)]
+    medians = StepTimes(*map(median, zip(*reference_times[WARM_UP:], strict=True)))
     values |= {
         "positions of a batch": float(rows * length),
         "first loss": our_losses[0],
-        "first loss of PyTorch": their_losses[0],
+        "first loss of PyTorch": reference_losses[0],
         "last loss": our_losses[-1],
-        "last loss of PyTorch": their_losses[-1],
+        "last loss of PyTorch": reference_losses[-1],
         "losses apart, relative, at most": max(apart),
         f"same losses (to {TOLERANCE:g}), share": sum(a <= TOLERANCE for a in apart) / len(apart),
         "step, s": our_s,
-        "step of PyTorch, s": their_s,
-        "step, times as fast": their_s / our_s,
+        "step of PyTorch, s": reference_s,
+        "step, speedup": reference_s / our_s,
     }
     for name, part in parts._asdict().items():
         spelt = name.replace("_", " ")
         values |= {f"{spelt}, s": part, f"{spelt} of PyTorch, s": getattr(medians, name)}
-    return values | {"peak GB": our_peak, "peak of PyTorch, GB": their_peak}
+    return values | {"peak GB": our_peak, "peak of PyTorch, GB": reference_peak}
 
 
 def _train(trainer: OwnProcess, steps: int, what: str) -> list[Any]:
@@ -113,10 +121,8 @@ def _train(trainer: OwnProcess, steps: int, what: str) -> list[Any]:
 
 
 def _make_batch(model: TumorChainConfig, rows: int, length: int) -> Batch:
-    """Rows of training, as the input pipeline packs them."""
-    layout = Layout(
-        model.roi_grid, model.roi_offset, model.roi_slots, model.global_tokens, length, "all"
-    )
+    """Make rows of training, as the input pipeline packs them."""
+    layout = Layout(model.roi, length, "all")
     with TemporaryDirectory() as folder:
         data = Path(folder)
         preprocess = PreprocessConfig(model.encoder.image)
@@ -130,7 +136,9 @@ def _initial(model: TumorChainConfig) -> dict[str, jax.Array]:
     return jax.jit(partial(init_params, model))(jax.random.key(0))
 
 
-def _their_trainer(config: TumorChainConfig, batch: Batch, hyper: Hyperparameters) -> TorchTrainer:
+def _reference_trainer(
+    config: TumorChainConfig, batch: Batch, hyper: Hyperparameters
+) -> TorchTrainer:
     return TorchTrainer(config, _initial(config), batch, hyper)
 
 
@@ -146,24 +154,24 @@ class _Trainer:
             hyper.weight_decay,
             hyper.clip_norm,
         )
-        self.update = make_step(self.model, self.optimizer, hyper.alpha, accumulation=1)
+        self.update = make_step(HybridLoss(self.model, hyper.alpha), self.optimizer)
         params = _initial(config)
         moments = jax.jit(self.optimizer.init)(params)
         self.state = TrainState(jnp.int32(0), params, {}, moments)
 
     def parameters(self) -> int:
-        """How many there are."""
+        """Number of parameters."""
         return sum(leaf.size for leaf in self.state.trained.values())
 
     def step(self) -> tuple[float, float]:
-        """One update: the loss before it, and its seconds."""
+        """Make one update; the loss before it, and its seconds."""
         started = time.perf_counter()
         self.state, metrics = self.update(self.state, self.batch)
         jax.block_until_ready(self.state)
         return float(metrics["loss"]), time.perf_counter() - started
 
     def parts(self, step_s: float, repeats: int) -> StepTimes:
-        """Where the seconds of a step go."""
+        """Measure the seconds of each part of a step."""
         model, alpha, batch = self.model, self.alpha, self.batch
         volume = batch.volume.astype(jnp.float32) / 255
         seen = {

@@ -1,4 +1,4 @@
-"""The peer of the decoder benchmarks: transformers' Qwen2 on PyTorch, with the same weights."""
+"""Reference of the decoder benchmarks: transformers' Qwen2 on PyTorch, with the same weights."""
 
 import os
 from importlib.util import find_spec
@@ -39,22 +39,22 @@ def random_decoder(config: Qwen2Config) -> dict[str, Any]:
 
 
 def require(*packages: str) -> None:
-    """Refuse to go on without the peer.
+    """Refuse to continue without the packages of the reference.
 
     Raises:
-        InputError: one of its packages is not here.
+        InputError: one of them is not installed.
     """
     for package in packages:
         if find_spec(package) is None:
-            expected, hint = f"{package}, to compare with", "install tumorchain-jax[parity]"
-            raise InputError("bench", package, "no such package here", expected, hint)
+            expected, hint = f"{package}, the reference", "install tumorchain-jax[parity]"
+            raise InputError("bench", package, "no such package", expected, hint)
 
 
 def transformers_model(config: Qwen2Config, params: dict[str, Any]) -> Any:
-    """The same model in transformers, float32, on as many threads as there are cores.
+    """Make the same model in transformers, float32, on as many threads as there are cores.
 
     Raises:
-        InputError: PyTorch is not here.
+        InputError: PyTorch is not installed.
     """
     require("torch")
     import torch
@@ -62,13 +62,13 @@ def transformers_model(config: Qwen2Config, params: dict[str, Any]) -> Any:
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     fields = transformers_config(config)
-    theirs = transformers.Qwen2Config(**{k: fields[k] for k in fields.keys() - {"rope_theta"}})
+    reference = transformers.Qwen2Config(**{k: fields[k] for k in fields.keys() - {"rope_theta"}})
     with torch.device("meta"):
-        model = transformers.Qwen2ForCausalLM(theirs)
+        model = transformers.Qwen2ForCausalLM(reference)
     state = {key: torch.from_numpy(value.copy()) for key, value in from_ours(TABLE, params).items()}
     model = model.to_empty(device="cpu")
     model.load_state_dict(state, strict=not config.tie_word_embeddings)
     model.tie_weights()
-    model.model.rotary_emb = type(model.model.rotary_emb)(theirs)  # has no weights, but buffers
+    model.model.rotary_emb = type(model.model.rotary_emb)(reference)  # has no weights, but buffers
     model.generation_config = transformers.GenerationConfig(do_sample=False, pad_token_id=0)
     return model.eval()

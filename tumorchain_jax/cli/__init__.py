@@ -1,1 +1,1 @@
-"""The `tumorchain` command: one file for each group of subcommands, which are thin calls."""
+"""The `tumorchain` command: one file per subcommand, each a thin call."""

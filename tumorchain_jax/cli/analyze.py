@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import (
-    SEEDS,
-    Command,
-    check_numbers,
-    use_compilation_cache,
-)
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.cli.printing import print_chain, printer
 from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.text import printable
 
 if TYPE_CHECKING:
     from tumorchain_jax.inference.analyzer import Analyzer
+    from tumorchain_jax.inference.case_list import CasePaths
     from tumorchain_jax.report.report import Report
 
 
@@ -27,8 +24,24 @@ def add_command(command: Command) -> None:
     """Add the `analyze` subcommand."""
     analyze = command("analyze", _analyze, "Ask a question about one or several CTs")
     add = analyze.add_argument
-    add("-i", "--input", type=Path, nargs="+", required=True, metavar="CT")
-    add("-o", "--output", type=Path, required=True, metavar="DIR")
+    add(
+        "-i",
+        "--input",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="CT",
+        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans (searched "
+        "with all its folders; scans are named by their relative paths)",
+    )
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="new folder for the report; of several scans, for a folder each",
+    )
     add(
         "-m",
         "--mask",
@@ -36,21 +49,33 @@ def add_command(command: Command) -> None:
         nargs="+",
         default=[],
         metavar="LABELMAP",
-        help="TotalSegmentator v2 `total` ids, one a scan, or a folder with files of the scans' "
-        "names; of a scan without one the organs are segmented",
+        help="label map with TotalSegmentator v2 `total` ids, one for each scan, or a folder with "
+        "NAME.nii.gz or NAME/labels.nii.gz; scans without one are segmented",
     )
     takes_segmenter(analyze, ["jax", "totalsegmentator", "none"])
     asked = analyze.add_mutually_exclusive_group()
-    asked.add_argument("-q", "--question")
-    asked.add_argument("-t", "--task", choices=["position", "report"], default="position")
-    add("-c", "--checkpoint", type=Path, help="folder; default: the nano model of the package")
-    add("--rounds", type=int, default=4, help="at most this many rounds of reasoning")
-    add("--temperature", type=float, default=0.0, help="0 is greedy")
-    add("--top-p", type=float, default=1.0)
-    add("--seed", type=int, default=0, help="of the sampling")
-    add("--json", action="store_true", help="report.json on stdout, a list for several CTs")
+    asked.add_argument("-q", "--question", metavar="TEXT", help="your own question")
+    asked.add_argument(
+        "-t",
+        "--task",
+        choices=["position", "report"],
+        default="position",
+        help="a ready-made question: where the tumour is, or a full report; default: position",
+    )
+    add(
+        "-c",
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="model folder; default: the nano model of the package",
+    )
+    add("--rounds", type=int, default=4, metavar="N", help="limit on rounds of reasoning")
+    add("--temperature", type=float, default=0.0, metavar="T", help="of the sampling; 0: greedy")
+    add("--top-p", type=float, default=1.0, metavar="P", help="nucleus of the sampling")
+    add("--seed", type=int, default=0, metavar="N", help="of the sampling")
+    add("--json", action="store_true", help="print report.json, as a list for several scans")
     add("--overwrite", action="store_true", help="replace earlier reports")
-    add("--resume", action="store_true", help="keep earlier reports, do the rest")
+    add("--resume", action="store_true", help="skip scans that have a report")
 
 
 def _analyze(options: argparse.Namespace) -> int:
@@ -84,7 +109,7 @@ def _analyze(options: argparse.Namespace) -> int:
     records, refused = [], 0
     for case in tqdm(todo, "scans", disable=True if len(todo) < 2 else None):
         try:
-            report = _analyze_one(analyzer, case.ct, case.mask, question, options)
+            report = _analyze_one(analyzer, case, question, options)
             folder = report.save(case.output, options.overwrite)
         except InputError as error:
             if len(cases) == 1:
@@ -93,7 +118,7 @@ def _analyze(options: argparse.Namespace) -> int:
             tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
             continue
         records.append(report.to_dict())
-        say(f"\n{report.name}: {report.question}")
+        say(f"\n{case.name}: {printable(report.question, allowed='')}")
         for warning in report.warnings:
             say(f"warning: {warning}")
         print_chain(report, say)
@@ -105,7 +130,7 @@ def _analyze(options: argparse.Namespace) -> int:
 
 
 def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
-    """Refuse what would be ignored, since no scan is segmented."""
+    """Refuse flags that would be ignored, since no scan is segmented."""
     flags = {
         "--weights": options.weights is not None,
         "--fast": options.fast,
@@ -119,10 +144,11 @@ def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
 
 
 def _analyze_one(
-    analyzer: "Analyzer", ct: Path, mask: Path | None, question: str, options: argparse.Namespace
+    analyzer: "Analyzer", paths: "CasePaths", question: str, options: argparse.Namespace
 ) -> "Report":
-    case = analyzer.prepare(ct, mask)
-    if options.mask and mask is None:
+    case = analyzer.prepare(paths.ct, paths.mask)
+    if options.mask and paths.mask is None:
         lacking = f"there is no mask of this scan in {options.mask[0]}"
         case = replace(case, warnings=(lacking, *case.warnings))
-    return analyzer.batch([(case, question)], seed=options.seed)[0]
+    [answer] = analyzer.run([(case, question)], seed=options.seed)
+    return analyzer.record(answer)

@@ -15,17 +15,20 @@ from tumorchain_jax.core.errors import InputError
 
 def add_command(command: Command) -> None:
     """Add the `bench` subcommand."""
-    bench = command("bench", _bench, "Where the time goes on this machine")
+    bench = command(
+        "bench", _bench, "Measure speed on this machine against reference implementations"
+    )
     bench.add_argument(
         "what",
         choices=["data", "step", "train", "input", "decode", "loop", "convert", "segment"],
-        help="phantoms; a training step; training of 100M parameters beside PyTorch; reading and "
-        "preparing scans beside MONAI; reading and writing, and the reasoning loop, at the size "
-        "of Qwen2.5-0.5B, beside transformers; a checkpoint of 3B in and out, beside cp; a tile "
-        "and a scan through nnU-Net's full network, beside nnU-Net",
+        help="data: making phantoms; step: a training step of --config; train: training of 100M "
+        "parameters, against PyTorch; input: reading and preparing scans, against MONAI; decode, "
+        "loop: the decoder and the reasoning loop at the size of Qwen2.5-0.5B, against "
+        "transformers; convert: a checkpoint of 3B in and out, against cp; segment: a tile and a "
+        "scan through nnU-Net's full network, against nnU-Net",
     )
-    bench.add_argument("--config", type=Path, help="of the step")
-    bench.add_argument("--json", action="store_true")
+    bench.add_argument("--config", type=Path, metavar="FILE", help="configuration of the step")
+    bench.add_argument("--json", action="store_true", help="print results as JSON")
     takes_overrides(bench)
 
 

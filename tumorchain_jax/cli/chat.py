@@ -1,4 +1,4 @@
-"""`tumorchain chat`: a language model alone."""
+"""`tumorchain chat`: talk to a language model without images."""
 
 import argparse
 import sys
@@ -11,29 +11,38 @@ from tumorchain_jax.cli.options import (
     check_numbers,
     use_compilation_cache,
 )
+from tumorchain_jax.core.text import printable
 
 
 def add_command(command: Command) -> None:
     """Add the `chat` subcommand."""
-    chat = command("chat", _chat, "A language model alone, to see that its weights are sound")
+    chat = command("chat", _chat, "Talk to a language model without images, to check its weights")
     add = chat.add_argument
-    add("-c", "--checkpoint", type=Path, help="imported folder; default: SmolLM2-135M, downloaded")
-    add("-p", "--prompt", help="ask this and end; default: ask at the terminal")
-    add("--tokens", type=int, default=128, help="at most this many in an answer")
-    add("--temperature", type=float, default=0.0, help="0 is greedy")
-    add("--top-p", type=float, default=1.0)
-    add("--seed", type=int, default=0, help="of the sampling")
+    add(
+        "-c",
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="imported model; default: SmolLM2-135M, downloaded (93 MB)",
+    )
+    add("-p", "--prompt", metavar="TEXT", help="answer this and end; default: ask at the terminal")
+    add("--tokens", type=int, default=128, metavar="N", help="limit on tokens of an answer")
+    add("--temperature", type=float, default=0.0, metavar="T", help="of the sampling; 0: greedy")
+    add("--top-p", type=float, default=1.0, metavar="P", help="nucleus of the sampling")
+    add("--seed", type=int, default=0, metavar="N", help="of the sampling")
 
 
 def _chat(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.downloads import require_extra
-    from tumorchain_jax.inference.language_model import LanguageModel, example_checkpoint, printable
+    from tumorchain_jax.inference.language_model import (
+        LanguageModel,
+        check_chat,
+        example_checkpoint,
+    )
     from tumorchain_jax.reasoning.generate import Sampling
 
     check_numbers(options, tokens=(1, 4096), seed=SEEDS)
     sampling = Sampling(options.temperature, options.top_p)
-    if options.checkpoint is None:
-        require_extra("chat", "gguf", "jinja2")
+    check_chat()  # before anything is downloaded
     use_compilation_cache()
     model = LanguageModel.load(options.checkpoint or example_checkpoint())
     turns: list[dict[str, str]] = []
@@ -46,7 +55,7 @@ def _chat(options: argparse.Namespace) -> int:
 
 
 def _lines() -> Iterator[str]:
-    """What is typed, up to the end of the input."""
+    """Read lines from the terminal up to the end of the input."""
     while True:
         try:
             said = input("> " if sys.stdin.isatty() else "")

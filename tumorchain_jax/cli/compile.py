@@ -15,19 +15,30 @@ from tumorchain_jax.cli.options import (
 
 def add_command(command: Command) -> None:
     """Add the `compile` subcommand."""
-    compile_ = command("compile", _compile, "What a training needs on a machine, without it")
+    compile_ = command(
+        "compile",
+        _compile,
+        "Compile for TPUs or GPUs that are not there: memory, traffic and FLOPs",
+    )
     add = compile_.add_argument
-    add("--config", type=Path, required=True, help=CONFIG_HELP)
-    add("--target", nargs="+", required=True, help="v5e-16, v5p-32, 2xv5e-16, h100-8 and so on")
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add(
+        "--target",
+        nargs="+",
+        required=True,
+        metavar="NAME",
+        help="v5e-16, v5p-32, 2xv5e-16, h100-8 and so on",
+    )
     add(
         "--program",
         nargs="+",
         choices=["train", "reason", "segment"],
         default=["train"],
-        help="an optimizer step; the reasoning loop; the network of a segmenter on tiles",
+        help="train: an optimizer step; reason: the reasoning loop; segment: a segmenter's "
+        "network on tiles; default: train",
     )
-    add("--batch", type=int, default=8, help="questions, or tiles, at once; default: 8")
-    add("--json", action="store_true", help="the rows as JSON")
+    add("--batch", type=int, default=8, metavar="N", help="questions, or tiles, at once")
+    add("--json", action="store_true", help="print rows as JSON")
     takes_overrides(compile_)
 
 

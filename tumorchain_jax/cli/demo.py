@@ -1,4 +1,4 @@
-"""`tumorchain demo`: a real CT with a painted lesion, segmented and asked."""
+"""`tumorchain demo`: a real CT with a painted lesion, segmented and asked about."""
 
 import argparse
 import json
@@ -6,21 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import (
-    SEEDS,
-    Command,
-    check_numbers,
-    use_compilation_cache,
-)
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.cli.printing import print_chain, printer
+
+FOLDER = Path("tumorchain-demo")
 
 
 def add_command(command: Command) -> None:
     """Add the `demo` subcommand."""
-    demo = command("demo", _demo, "A real CT with a painted lesion, segmented and asked")
-    demo.add_argument("-o", "--output", type=Path, default=Path("tumorchain-demo"))
-    demo.add_argument("--seed", type=int, default=0, help="of the painted lesion")
-    demo.add_argument("--json", action="store_true", help="report.json on stdout")
+    demo = command("demo", _demo, "See it work: a real CT with a painted tumour, and the answer")
+    demo.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help=f"folder for the report; default: {FOLDER}, whose earlier report is replaced",
+    )
+    demo.add_argument("--seed", type=int, default=0, metavar="N", help="of the painted lesion")
+    demo.add_argument("--json", action="store_true", help="print report.json")
+    demo.add_argument("--overwrite", action="store_true", help="replace an earlier report in DIR")
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -30,16 +34,18 @@ def _demo(options: argparse.Namespace) -> int:
 
     check_numbers(options, seed=SEEDS)
     use_compilation_cache()
-    check_folder(options.output, overwrite=True)
+    # The default folder is the demo's own; any other must be new, or be given up by name.
+    output, overwrite = options.output or FOLDER, options.overwrite or options.output is None
+    check_folder(output, overwrite)
     patient, why_not_real = demo_patient(options.seed)
     say = printer(options.json)
     if why_not_real:
-        say(f"The example CT cannot be had ({why_not_real}); using a digital patient instead.")
+        say(f"The example CT is not available ({why_not_real}); using a phantom instead.")
     say(patient.synthetic)
     analyzer = Analyzer.load()
     case = analyzer.prepare(patient.ct)
     report = replace(analyzer.batch([(case, TASKS["position"])])[0], truth=truth(patient))
-    folder = report.save(options.output, overwrite=True)
+    folder = report.save(output, overwrite)
     for warning in report.warnings:
         say(f"warning: {warning}")
     say(f"\nQuestion: {report.question}")

@@ -1,7 +1,8 @@
-"""`tumorchain evaluate`: accuracy on cases whose truth is known."""
+"""`tumorchain evaluate`: measure accuracy on cases whose truth is known."""
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,51 +16,66 @@ if TYPE_CHECKING:
 
 def add_command(command: Command) -> None:
     """Add the `evaluate` subcommand."""
-    evaluate = command("evaluate", _evaluate, "Accuracy on unseen digital patients, as Table 1")
+    evaluate = command(
+        "evaluate", _evaluate, "Score a model on phantoms, a data set or painted CTs (Table 1)"
+    )
     source = evaluate.add_mutually_exclusive_group()
-    # A text as default: a number would be taken for not given where it is given as well.
-    source.add_argument("--phantoms", type=int, default="100", help="how many; default: 100")
-    source.add_argument("--data", type=Path, metavar="DIR", help="a data set's test patients")
+    # A text as default: argparse takes an equal number that is given for one that is not.
+    source.add_argument(
+        "--phantoms",
+        type=int,
+        default="100",
+        metavar="N",
+        help="digital patients no training has seen; default: 100",
+    )
+    source.add_argument("--data", type=Path, metavar="DIR", help="test patients of a data set")
     source.add_argument(
         "--real",
         type=Path,
         nargs=2,
         action="append",
         metavar=("CT", "LABELMAP"),
-        help="a real CT to paint tumours into; may be given more than once",
+        help="real CT to paint tumours into, and its label map; may be repeated",
     )
     source.add_argument(
         "--rescore",
         dest="items",
         type=Path,
         metavar="FILE",
-        help="score saved answers again, without a model",
+        help="score saved answers (items.jsonl) again, without a model",
     )
     add = evaluate.add_argument
-    add("--seed", type=int, default=2_000_000, help="of the first phantom or tumour")
-    add("--tumours", type=int, default=40, help="painted into each real CT; default: 40")
-    add("-c", "--checkpoint", type=Path, help="default: the nano model")
+    add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
+    add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
+    add(
+        "-c", "--checkpoint", type=Path, metavar="DIR", help="model folder; default: the nano model"
+    )
     add(
         "--segment",
         nargs="?",
         const=True,
         metavar="DIR",
-        help="organ masks by the nano segmenter, or the weights in DIR, in place of the true ones",
+        help="use masks by the nano segmenter, or by the weights in DIR, instead of the true ones",
     )
-    kept = evaluate.add_mutually_exclusive_group()
-    kept.add_argument(
+    output = evaluate.add_mutually_exclusive_group()
+    output.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="DIR",
-        help="new folder for answers, score, plot and failures; a stopped run goes on",
+        help="new folder for answers, score, plot and failures; a stopped run is resumed",
     )
-    kept.add_argument(
+    output.add_argument(
         "--probe",
         action="store_true",
-        help="with --data: what a linear classifier reads in the tokens, told where lesions are",
+        help="with --data: fit a linear probe to the visual tokens of the true lesions",
     )
-    add("--json", action="store_true", help="the score as JSON")
+    output.add_argument(
+        "--dice",
+        action="store_true",
+        help="with --phantoms: measure the Dice of the segmenter's organ masks",
+    )
+    add("--json", action="store_true", help="print the score as JSON")
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -67,6 +83,8 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     if options.probe:
         return _probe(options)
+    if options.dice:
+        return _dice(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     use_compilation_cache()
     score, text = evaluate(
@@ -93,6 +111,23 @@ def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
         hint = "ask about phantoms or real CTs"
         raise InputError("command line", "--segment", "a data set", "scans", hint)
     return make_segmenter(weights=None if options.segment is True else options.segment)
+
+
+def _dice(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, summarise
+    from tumorchain_jax.segmentation.factory import make_segmenter
+
+    if options.data or options.items or options.real:
+        hint = "leave out --data, --rescore and --real"
+        raise InputError("command line", "--dice", "another source", "digital patients", hint)
+    check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
+    use_compilation_cache()
+    segmenter = make_segmenter(weights=None if options.segment is True else options.segment)
+    seeds = range(options.seed, options.seed + options.phantoms)
+    organs = summarise(phantom_dice(segmenter, seeds))
+    values = {name: asdict(dice) for name, dice in organs.items()}
+    print(json.dumps(values) if options.json else f"{dice_text(organs)}\n{NOTICE}")
+    return 0
 
 
 def _probe(options: argparse.Namespace) -> int:

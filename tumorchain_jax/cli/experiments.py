@@ -12,12 +12,18 @@ from tumorchain_jax.cli.options import (
 
 def add_command(command: Command) -> None:
     """Add the `experiments` subcommand."""
-    experiments = command("experiments", _experiments, "The paper's experiments, one table of all")
+    experiments = command("experiments", _experiments, "Train and compare the paper's ablations")
     add = experiments.add_argument
-    add("--config", type=Path, required=True, help="experiments, or a file like it")
-    add("--workdir", type=Path, required=True, help="what is done in it already is kept")
+    add(
+        "--config",
+        type=Path,
+        required=True,
+        metavar="CONFIG",
+        help="experiments, or a file like it",
+    )
+    add("--workdir", type=Path, required=True, metavar="DIR", help="results in it are reused")
     add("--only", nargs="+", default=[], metavar="NAME", help="these experiments; default: all")
-    add("--list", action="store_true", help="tell what there is and what is done; do nothing")
+    add("--list", action="store_true", help="list experiments and their state; run nothing")
     takes_overrides(experiments)
 
 

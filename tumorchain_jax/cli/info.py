@@ -11,15 +11,16 @@ from tumorchain_jax.cli.options import (
 
 def add_command(command: Command) -> None:
     """Add the `info` subcommand."""
-    info = command("info", _info, "Versions, devices, tasks and organs")
-    info.add_argument("--json", action="store_true")
+    info = command("info", _info, "Print versions, devices, tasks and organs")
+    info.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def _info(options: argparse.Namespace) -> int:
     import jax
 
     from tumorchain_jax.anatomy.organs import ORGANS
-    from tumorchain_jax.inference.analyzer import TASKS, versions
+    from tumorchain_jax.inference.analyzer import TASKS
+    from tumorchain_jax.inference.record import versions
     from tumorchain_jax.pretrained import NANO_CHECKPOINT
 
     facts = {

@@ -1,7 +1,9 @@
-"""What several subcommands share."""
+"""Options and checks that several subcommands share."""
 
 import argparse
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
 
@@ -11,25 +13,29 @@ CONFIG_HELP = "a configuration file, or the name of a shipped one: nano, tumorch
 Run = Callable[[argparse.Namespace], int]
 """Does a subcommand's work, and returns its exit code."""
 Command = Callable[[str, Run, str], argparse.ArgumentParser]
-"""(name, what does its work, summary) -> the parser of a new subcommand."""
+"""(name, function that does the work, summary) -> the parser of a new subcommand."""
 
 
 def takes_overrides(command: argparse.ArgumentParser) -> None:
-    """What the parser does not know is handed on as overrides of the configuration."""
+    """Let a command take `--config.a.b=value`, which overrides a field of its configuration."""
     command.set_defaults(takes_overrides=True)
     command.epilog = "Override a field with --config.a.b=value."
 
 
 def takes_processes(command: argparse.ArgumentParser) -> None:
-    """Which of several processes this one is."""
+    """Add the flags that say which of several processes this one is."""
     add = command.add_argument
-    add("--coordinator", metavar="HOST:PORT", help="of the first of several processes, or auto")
-    add("--processes", type=int, metavar="N", help="how many there are")
-    add("--process", type=int, metavar="I", help="which this is, from 0")
+    add(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="address of the first of several processes, or auto on TPU pods, Slurm and Kubernetes",
+    )
+    add("--processes", type=int, metavar="N", help="number of processes")
+    add("--process", type=int, metavar="I", help="number of this process, from 0")
 
 
 def check_processes(options: argparse.Namespace) -> None:
-    """Refuse the number of a process that nothing tells where the others are.
+    """Refuse the number of a process without the address of the others.
 
     Raises:
         InputError: it is given without an address.
@@ -43,7 +49,11 @@ def check_processes(options: argparse.Namespace) -> None:
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> None:
-    """Options by name, each with its least and greatest value."""
+    """Refuse an option outside (least, greatest).
+
+    Raises:
+        InputError: for the first such option.
+    """
     for name, (least, greatest) in limits.items():
         value = getattr(options, name)
         if not least <= value <= greatest:
@@ -51,8 +61,28 @@ def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> Non
             raise InputError("command line", f"--{name}", str(value), expected, "change it")
 
 
+def check_paths(options: argparse.Namespace) -> None:
+    """Refuse a path that no file can have: too long, or with a NUL byte.
+
+    Raises:
+        InputError: for the first such path.
+    """
+    for name, value in vars(options).items():
+        for path in value if isinstance(value, list) else [value]:
+            if not isinstance(path, Path):
+                continue
+            try:
+                os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            except (OSError, ValueError) as error:
+                found = getattr(error, "strerror", None) or str(error)
+                shown = str(path) if len(str(path)) < 80 else f"{str(path)[:80]}..."
+                raise InputError(shown, f"--{name}", found, "a path", "name another") from error
+
+
 def use_compilation_cache() -> None:
-    """Compiled programs are kept for the next run, unless the user has set a place of their own."""
+    """Cache compiled programs for the next run, unless the user has set a folder for them."""
     import jax
 
     from tumorchain_jax.core.downloads import cache_folder

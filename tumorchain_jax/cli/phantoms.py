@@ -5,20 +5,26 @@ import json
 from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import (
-    SEEDS,
-    Command,
-    check_numbers,
-)
+from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
 
 
 def add_command(command: Command) -> None:
     """Add the `phantoms` subcommand."""
-    phantoms = command("phantoms", _phantoms, "Digital patients as NIfTI files, with their truth")
-    phantoms.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
-    phantoms.add_argument("--count", type=int, default=10, help="how many")
-    phantoms.add_argument("--seed", type=int, default=0, help="of the first")
-    phantoms.add_argument("--json", action="store_true", help="what was done as JSON")
+    phantoms = command(
+        "phantoms", _phantoms, "Write digital patients as NIfTI files, with their truth"
+    )
+    add = phantoms.add_argument
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder to write to; rerun the same command to resume",
+    )
+    add("--count", type=int, default=10, help="number of patients (default: 10)")
+    add("--seed", type=int, default=0, help="seed of the first patient (default: 0)")
+    add("--json", action="store_true", help="print the counts as JSON")
 
 
 def _phantoms(options: argparse.Namespace) -> int:

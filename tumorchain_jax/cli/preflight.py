@@ -17,11 +17,17 @@ from tumorchain_jax.core.remote import as_path
 
 def add_command(command: Command) -> None:
     """Add the `preflight` subcommand."""
-    preflight = command("preflight", _preflight, "Is every host ready for a training?")
+    preflight = command("preflight", _preflight, "Check that every host is ready for a training")
     add = preflight.add_argument
-    add("--config", type=Path, required=True, help=CONFIG_HELP)
-    add("--workdir", type=as_path, required=True, help="a folder, or gs://BUCKET/FOLDER")
-    add("--json", action="store_true", help="checks and hosts as JSON")
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add(
+        "--workdir",
+        type=as_path,
+        required=True,
+        metavar="DIR",
+        help="of the training: a folder, or gs://BUCKET/FOLDER",
+    )
+    add("--json", action="store_true", help="print checks and hosts as JSON")
     takes_processes(preflight)
     takes_overrides(preflight)
 

@@ -7,16 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import (
-    Command,
-    check_numbers,
-    takes_overrides,
-)
+from tumorchain_jax.cli.options import Command, check_numbers, takes_overrides
 
 
 def add_command(command: Command) -> None:
     """Add the `prepare` subcommand."""
-    prepare = command("prepare", _prepare, "A data set to train on, from CTs, label maps, records")
+    prepare = command(
+        "prepare", _prepare, "Make a training data set from CTs, label maps and records"
+    )
     add = prepare.add_argument
     add(
         "-i",
@@ -25,23 +23,54 @@ def add_command(command: Command) -> None:
         required=True,
         metavar="SCANS",
         help="JSON lines with scan, ct, labels (and lesions, abnormal), or a folder with a folder "
-        "for each scan: NAME/ct.nii.gz (or the DICOM folder NAME/ct), NAME/labels.nii.gz",
+        "for each scan, at any depth: NAME/ct.nii.gz (or the DICOM folder NAME/ct), "
+        "NAME/labels.nii.gz, and NAME/lesions.nii.gz where lesions are known",
     )
-    add("-o", "--output", type=Path, required=True, metavar="DATA", help="a stopped run goes on")
-    add("--records", type=Path, required=True, help="JSON lines; scan is a scan's name")
-    add("--config", type=Path, required=True, help="of the training: its grid and window")
-    add("--tokenizer", type=Path, required=True, metavar="DIR", help="with a tokenizer.json")
-    add("--split", type=Path, metavar="DIR", help="with a split.json; default: drawn, 9 to 1")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DATA",
+        help="folder of the data set; rerun the same command to resume",
+    )
+    add(
+        "--records",
+        type=Path,
+        required=True,
+        help="JSON lines, one record each; `scan` is a scan's name",
+    )
+    add(
+        "--config",
+        type=Path,
+        required=True,
+        help="training configuration; its grid and CT window are used",
+    )
+    add(
+        "--tokenizer",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder with the tokenizer.json of the model",
+    )
+    add(
+        "--split",
+        type=Path,
+        metavar="DIR",
+        help="folder with a split.json (default: one patient in ten is for testing)",
+    )
     by = prepare.add_mutually_exclusive_group()
-    by.add_argument("--workers", type=int, default=os.cpu_count(), help="default: one a core")
+    by.add_argument(
+        "--workers", type=int, default=os.cpu_count(), help="processes (default: one for each core)"
+    )
     by.add_argument(
         "--ray",
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="work on a Ray cluster; default: the one at hand, else this machine",
+        help="work on a Ray cluster (default: the one that Ray finds, else this machine)",
     )
-    add("--json", action="store_true", help="what was done as JSON")
+    add("--json", action="store_true", help="print the counts as JSON")
     takes_overrides(prepare)
 
 
@@ -49,7 +78,8 @@ def _prepare(options: argparse.Namespace) -> int:
     from tumorchain_jax.core.config import read_config
     from tumorchain_jax.core.workers import RayWorkers, local_workers
     from tumorchain_jax.data.prepare import prepare
-    from tumorchain_jax.data.scan_list import RecordFile, read_scans
+    from tumorchain_jax.data.record_file import RecordFile
+    from tumorchain_jax.data.scan_list import read_scans
     from tumorchain_jax.data.splits import read_split, split_patients
     from tumorchain_jax.models.language.tokenizer import Tokenizer
     from tumorchain_jax.scan.preprocess import PreprocessConfig
@@ -77,10 +107,11 @@ def _prepare(options: argparse.Namespace) -> int:
         f"{options.output}\n"
         f"scans: {done.scans}, of which {done.written} written ({done.already_done} by an earlier "
         f"run), {done.skipped} skipped\n"
-        f"records: {done.records}, of which {done.kept} kept, {done.left_out} left out"
+        f"records: {done.records}, of which {done.kept} used, {done.left_out} left out\n"
+        f"patients: {done.train_patients} for training, {done.test_patients} for testing"
     )
     if done.left_out or done.skipped:
-        print(f"why: {options.output / 'skipped.jsonl'}")
+        print(f"reasons: {options.output / 'skipped.jsonl'}")
     if speed:
         print(f"{speed} volumes a second per core")
     print(NOTICE)

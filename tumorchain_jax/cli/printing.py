@@ -1,31 +1,28 @@
-"""Printing of a report's chain at the terminal."""
+"""Printing at the terminal: plain lines, and a report's chain."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tumorchain_jax.core.text import printable
 
 if TYPE_CHECKING:
     from tumorchain_jax.report.report import Report
 
-
-def printer(quiet: bool) -> Any:
-    """Return `print`, or a function that prints nothing."""
-    return (lambda line: None) if quiet else print
+Say = Callable[[str], None]
 
 
-def print_chain(report: "Report", say: Any) -> None:
-    """Print each round of a report, the organs it looked at again, and why it stopped."""
-    for number, text, organs in _rounds(report):
-        say(f"  round {number}: {text}")
-        if organs:
-            say(f"           looks again at: {', '.join(organs)}")
-    say(f"  stopped: {report.trace.stop_reason.replace('_', ' ')}")
+def printer(quiet: bool = False) -> Say:
+    """Return a function that prints a line without control characters, or prints nothing."""
+    return (lambda line: None) if quiet else (lambda line: print(printable(line)))
 
 
-def _rounds(report: "Report") -> Iterator[tuple[int, str, list[str]]]:
+def print_chain(report: "Report", say: Say) -> None:
+    """Print each round of a report, the organs it looked at again, and why the chain stopped."""
     from tumorchain_jax.anatomy.organs import display_name
 
     for number, each in enumerate(report.trace.rounds, start=1):
+        say(f"  round {number}: {printable(each.text, allowed='')}")
         looked = [display_name(m.label) for m in each.organs if m.outcome == "looked_at"]
-        # Model text is data: no control characters reach the terminal.
-        text = "".join(c if c.isprintable() else " " for c in each.text)
-        yield number, text, looked
+        if looked:
+            say(f"           looks again at: {', '.join(looked)}")
+    say(f"  stopped: {report.trace.stop_reason.replace('_', ' ')}")

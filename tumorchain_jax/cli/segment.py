@@ -4,38 +4,52 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import Command, use_compilation_cache
+from tumorchain_jax.cli.printing import printer
 from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
-
-if TYPE_CHECKING:
-    pass
+from tumorchain_jax.core.text import printable
 
 
 def add_command(command: Command) -> None:
     """Add the `segment` subcommand."""
-    segment = command("segment", _segment, "Organ masks of one or several CTs")
+    segment = command("segment", _segment, "Make organ masks of one or several CTs")
     add = segment.add_argument
-    add("-i", "--input", type=Path, nargs="+", metavar="CT")
+    add(
+        "-i",
+        "--input",
+        type=Path,
+        nargs="+",
+        metavar="CT",
+        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans, as for "
+        "analyze",
+    )
     add(
         "-o",
         "--output",
         type=Path,
         metavar="SEG",
-        help="SEG.nii.gz: one label map; a folder: a file an organ, or with -ml a map a scan",
+        help="SEG.nii.gz: one label map; a folder: one file per organ, or with -ml one label map "
+        "per scan",
     )
-    add("-ta", "--task", choices=["total"], default="total")
-    add("-rs", "--roi-subset", nargs="+", metavar="ORGAN", help="only these, and what finds them")
-    add("-ml", "--ml", action="store_true", help="one label map in place of a file an organ")
+    add("-ta", choices=["total"], default="total", help="TotalSegmentator's task; there is one")
+    add(
+        "-rs",
+        "--roi-subset",
+        "--roi_subset",
+        nargs="+",
+        metavar="ORGAN",
+        help="these organs alone; only the models that find them run",
+    )
+    add("-ml", "--ml", action="store_true", help="one label map instead of one file per organ")
     add(
         "-s",
         "--statistics",
         action="store_true",
-        help="statistics.json (of SEG.nii.gz: SEG.statistics.json): volume in mm3, intensity in "
-        "mean HU; organs at the edge included",
+        help="write statistics.json (for SEG.nii.gz: SEG.statistics.json) with each organ's volume "
+        "in mm3 and mean intensity in HU; organs at the edge of the scan included",
     )
     add(
         "-ro",
@@ -43,17 +57,17 @@ def add_command(command: Command) -> None:
         type=int,
         choices=range(6),
         default=1,
-        help="of the spline that resamples a scan for TotalSegmentator's weights; default: 1, as "
-        "TotalSegmentator since 2.16; before it was 3",
+        help="order of the spline that resamples a scan for TotalSegmentator's weights; default: "
+        "1, as TotalSegmentator since 2.16; before it was 3",
     )
-    add("-lc", "--list-classes", action="store_true", help="ids and names of the organs")
+    add("-lc", "--list-classes", action="store_true", help="print ids and names of the organs")
     takes_segmenter(segment, ["jax", "totalsegmentator"])
-    add("-q", "--quiet", action="store_true", help="say nothing")
-    add("--json", action="store_true", help="what was done as JSON, a list for several CTs")
+    add("--quiet", action="store_true", help="print nothing")
+    add("--json", action="store_true", help="print results as JSON, a list for several CTs")
     add(
         "--overwrite",
         action="store_true",
-        help="replace what is there: of a folder, the files of all organs and the statistics",
+        help="replace an earlier label map, or a folder that holds nothing but masks of organs",
     )
 
 
@@ -75,9 +89,10 @@ def _segment(options: argparse.Namespace) -> int:
     for flag in ("input", "output"):
         if getattr(options, flag) is None:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
-    jobs = list_jobs(options.input, options.output, options.ml)
+    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite)
+    scans = [job.ct for job in jobs]
     for job in jobs:
-        check_job(job, [job.ct for job in jobs], options.overwrite)
+        check_job(job, scans)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())
@@ -96,9 +111,9 @@ def _segment(options: argparse.Namespace) -> int:
         if not (options.quiet or options.json):
             count = len(facts["found"])
             found = f"{count} organ{'s' * (count != 1)} found by {segmenter.name}"
-            tqdm.write(f"{facts['output']}: {found}, {facts['seconds']:.1f} s", sys.stdout)
+            line = f"{facts['output']}: {found}, {facts['seconds']:.1f} s"
+            tqdm.write(printable(line), sys.stdout)
     if options.json:
         print(json.dumps(done if len(jobs) > 1 else done[0]))
-    elif not options.quiet:
-        print(NOTICE)
+    printer(options.quiet or options.json)(NOTICE)
     return 2 if refused else 0

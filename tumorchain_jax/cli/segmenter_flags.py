@@ -8,35 +8,39 @@ if TYPE_CHECKING:
 
 
 def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
-    """Which segmenter, with which weights."""
+    """Add the flags that choose a segmenter and its weights."""
     add = command.add_argument
     add(
         "--segmenter",
         choices=kinds,
         default="jax",
-        help="jax: the networks here; totalsegmentator: hand scans to the program if installed"
-        + ("; none: no masks, the global view alone" if "none" in kinds else ""),
+        help="jax: the networks of this package; totalsegmentator: the program of that name, if "
+        "it is installed"
+        + ("; none: no masks, the global view alone" if "none" in kinds else "")
+        + "; default: jax",
     )
     add(
         "--weights",
         nargs="?",
         const="",
         metavar="DIR",
-        help="of an nnU-Net model, or all of TotalSegmentator's; without DIR: where it keeps them; "
-        "default: the nano segmenter of the package, which has only seen digital patients",
+        help="weights of an nnU-Net model, or TotalSegmentator's; without DIR: the folder in which "
+        "TotalSegmentator keeps them; default: the nano segmenter of the package, which has seen "
+        "digital patients alone",
     )
     add(
         "--segmenter-dtype",
         choices=["float32", "bfloat16"],
         default="float32",
-        help="in which the networks here compute: bfloat16 is for TPUs and GPUs",
+        help="precision of the networks of this package: bfloat16 is for TPUs and GPUs; default: "
+        "float32",
     )
     add("-f", "--fast", action="store_true", help="TotalSegmentator's 3 mm model")
     add(
         "--no-cache",
         action="store_true",
-        help="make masks anew; else those of the same scan and weights are kept, without a name, "
-        "in ~/.cache/tumorchain/segmentations (XDG_CACHE_HOME), up to 2 GiB",
+        help="segment again: do not use masks cached in ~/.cache/tumorchain/segmentations "
+        "(XDG_CACHE_HOME; up to 2 GiB, named by a hash of scan and weights)",
     )
 
 
@@ -46,7 +50,7 @@ def segmenter_of(
     organs: list[str] | None = None,
     quiet: bool = False,
 ) -> "TotalSegmenter":
-    """The one that the flags of `takes_segmenter` name."""
+    """Make the segmenter that the flags of `takes_segmenter` choose."""
     from tumorchain_jax.segmentation.cache import SegmentationCache
     from tumorchain_jax.segmentation.factory import make_segmenter
 

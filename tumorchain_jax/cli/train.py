@@ -36,8 +36,7 @@ def add_command(command: Command) -> None:
 def _train(options: argparse.Namespace) -> int:
     from tumorchain_jax.core.config import read_config
     from tumorchain_jax.parallel.processes import join
-    from tumorchain_jax.training.segmentation.train import train_segmenter
-    from tumorchain_jax.training.tumorchain.train import train
+    from tumorchain_jax.training.registry import train
 
     check_processes(options)
     if options.coordinator:
@@ -45,9 +44,6 @@ def _train(options: argparse.Namespace) -> int:
     config = read_config(options.config, options.overrides)
     if options.profile:
         config.watch.profile = options.profile
-    if "segmenter" in config:
-        train_segmenter(config, options.workdir)
-    else:
-        train(config, options.workdir)
+    train(config, options.workdir)
     print(f"checkpoint: {options.workdir / 'export'}")
     return 0

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.families import decoder_to_dict, language_model
+from tumorchain_jax.models.language.qwen2.convert import LARGEST
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.linear import LoRA
-from tumorchain_jax.models.weight_map import canonical, sources
+from tumorchain_jax.models.weight_map import Table, canonical, sources
 from tumorchain_jax.weights.matching import Family, Shapes, decoder_shapes, under
 
 STEM = "adapter_model"
@@ -48,6 +49,7 @@ def read_adapter(
         InputError: it is no plain LoRA; or layers of one projection differ in rank or scale.
     """
     _check_fields(path, fields)
+    model = language_model(base)
     spelling = "model.language_model." if any(".language_model." in key for key in keys) else ""
     names = _module_names(base, spelling)
     adapted: dict[str, list[int]] = {}
@@ -75,20 +77,21 @@ def read_adapter(
         tuple((_anywhere(m), float(a)) for m, a in alphas.items() if a != fields["lora_alpha"]),
     )
     shapes = decoder_shapes(base, lora)
-    saved = _saved(fields, shapes, {canonical(qwen2.LORA_RENAMES, key) for key in keys})
+    named = {canonical(model.LORA_RENAMES, key) for key in keys}
+    saved = _saved(fields, model.TABLE, shapes, named)
     kept = {
         path: shape
         for path, shape in shapes.items()
         if path.endswith(("/lora_a", "/lora_b")) or path in saved
     }
-    saved_table = [(pattern, PREFIX + key, change) for pattern, key, change in qwen2.TABLE]
-    config = {"decoder": asdict(base), "lora": asdict(lora)}
+    saved_table = [(pattern, PREFIX + key, change) for pattern, key, change in model.TABLE]
+    config = {"decoder": decoder_to_dict(base), "lora": asdict(lora)}
     return Family(
         "peft",
         config,
-        under("decoder", (*qwen2.LORA_TABLE, *saved_table)),
+        under("decoder", (*model.LORA_TABLE, *saved_table)),
         {f"decoder/{path}": shape for path, shape in kept.items()},
-        qwen2.LORA_RENAMES,
+        model.LORA_RENAMES,
         # Of an adapted head PEFT keeps the base's weight too.
         (re.escape(PREFIX) + r"(visual\..*|lm_head\.base_layer\.weight)",),
         absent=_absent(adapted, base),
@@ -109,7 +112,7 @@ def _check_fields(path: Path, fields: Mapping[str, Any]) -> None:
             hint = "save it again with PEFT"
             raise InputError(path, name, repr(fields[name]), "what PEFT writes", hint)
     for name, kinds in (("r", (int,)), ("lora_alpha", (int, float))):
-        if type(fields.get(name)) not in kinds or not 0 < fields[name] < qwen2.LARGEST:
+        if type(fields.get(name)) not in kinds or not 0 < fields[name] < LARGEST:
             found = repr(fields.get(name, "no such field"))
             raise InputError(path, name, found, "a number", "complete it")
 
@@ -128,7 +131,7 @@ def _is_list(value: Any, kind: type) -> bool:
 def _is_pattern(value: Any, *kinds: type) -> bool:
     """Numbers by regex."""
     return isinstance(value, dict) and all(
-        _is_regex(key) and type(number) in kinds and 0 < number < qwen2.LARGEST
+        _is_regex(key) and type(number) in kinds and 0 < number < LARGEST
         for key, number in value.items()
     )
 
@@ -200,7 +203,7 @@ def _anywhere(module: str) -> str:
     return f"(.*/)?{module.replace('layers/', r'layers(_[0-9]+)?/', 1)}"
 
 
-def _saved(fields: Mapping[str, Any], shapes: Shapes, keys: Set[str]) -> set[str]:
+def _saved(fields: Mapping[str, Any], table: Table, shapes: Shapes, keys: Set[str]) -> set[str]:
     """Our parameters that the adapter replaces whole: of modules whose name, or that of one they
     are in, ends like one of `modules_to_save`; and embeddings, which PEFT may add on its own.
     """
@@ -211,7 +214,7 @@ def _saved(fields: Mapping[str, Any], shapes: Shapes, keys: Set[str]) -> set[str
     }
     return {
         path
-        for path, source in sources(qwen2.TABLE, like).items()
+        for path, source in sources(table, like).items()
         if (path in EMBEDDINGS and PREFIX + source.keys[0] in keys)
         or any(
             re.match(rf".*{re.escape(module)}\.", key)

@@ -103,7 +103,7 @@ def _read_config(path: Path, fields: Mapping[str, Any], tied: bool) -> Qwen2Conf
         raise InputError(
             path, "rope.scaling", found, "plain rotary embedding", "take another model"
         )
-    sizes = {ours: int(need(f"llama.{name}")) for name, ours in SIZES.items()}
+    sizes: dict[str, Any] = {ours: int(need(f"llama.{name}")) for name, ours in SIZES.items()}
     return Qwen2Config(
         vocab_size=len(need("tokenizer.ggml.tokens")),
         head_dim=int(need("llama.rope.dimension_count")),

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +13,20 @@ from tumorchain_jax.convert import adapter
 from tumorchain_jax.convert.gguf_file import unpack_gguf
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
-from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.families import (
+    LANGUAGE_MODELS,
+    VISION_ENCODERS,
+    EncoderConfig,
+    VisionEncoder,
+    decoder_from_dict,
+    decoder_to_dict,
+    encoder_to_dict,
+    language_model,
+    published_language_model,
+)
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig
-from tumorchain_jax.models.vision.vit3d import convert as vit3d
-from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import canonical
 from tumorchain_jax.weights.matching import Family, decoder_shapes, module_shapes, under
 from tumorchain_jax.weights.pickles import pickles, unpickle
@@ -88,13 +96,16 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
         return adapter.read_adapter(path, read_json(path), base, tensors)
     path = folder / "config.json"
     fields = read_json(path) if path.is_file() else {}
-    keys = {canonical(vit3d.RENAMES, key) for key in tensors}
-    if "patch_embedding.position_embeddings" in keys:
-        return _m3d(path, fields, tensors)
-    if str(fields.get("model_type")) in qwen2.BIASED:
-        return language_model(fields["model_type"], qwen2.read_config(path, fields))
+    for name, encoder in VISION_ENCODERS.items():
+        shapes = {canonical(encoder.RENAMES, key): tensors[key].shape for key in tensors}
+        if encoder.SIGNATURE in shapes:
+            return _vision_encoder(name, encoder, encoder.read_config(path, fields, shapes), shapes)
+    if family := published_language_model(fields.get("model_type")):
+        return _language_model(fields["model_type"], family.read_config(path, fields))
     found = repr(fields["model_type"]) if "model_type" in fields else "none"
-    known = f"{', '.join(qwen2.BIASED)}, the tensors of M3D-CLIP's encoder, or nnU-Net's plans.json"
+    types = [kind for family in LANGUAGE_MODELS.values() for kind in family.MODEL_TYPES]
+    encoders = " or ".join(VISION_ENCODERS)
+    known = f"{', '.join(types)}, the encoder of {encoders}, or nnU-Net's plans.json"
     raise InputError(path, "model_type", found, known, "only these can be read")
 
 
@@ -106,45 +117,41 @@ def read_base(folder: Path) -> Qwen2Config:
     """
     path = folder / "config.json"
     fields = read_json(path)
-    if str(fields.get("model_type")) in qwen2.BIASED:
-        return qwen2.read_config(path, fields)
+    if family := published_language_model(fields.get("model_type")):
+        return family.read_config(path, fields)
     try:
-        return Qwen2Config(**fields["model"]["decoder"])
-    except (KeyError, TypeError) as error:
+        return decoder_from_dict(fields["model"]["decoder"])
+    except (KeyError, TypeError, AttributeError) as error:
         found, expected = "no language model", "the folder of one, or what was imported from it"
         raise InputError(path, "model", found, expected, "name another --base") from error
 
 
-def language_model(name: str, config: Qwen2Config) -> Family:
-    """Qwen2.5, the language model of Qwen2.5-VL, or Llama."""
-    tied = config.tie_word_embeddings
+def _language_model(name: str, config: Qwen2Config) -> Family:
+    model, tied = language_model(config), config.tie_word_embeddings
     return Family(
         name,
-        {"decoder": asdict(config)},
-        under("decoder", qwen2.TABLE),
+        {"decoder": decoder_to_dict(config)},
+        under("decoder", model.TABLE),
         {f"decoder/{path}": shape for path, shape in decoder_shapes(config).items()},
-        qwen2.RENAMES,
+        model.RENAMES,
         # Some write the tied head all the same.
-        (*qwen2.IGNORE, *([r"lm_head\.weight"] if tied else [])),
+        (*model.IGNORE, *([r"lm_head\.weight"] if tied else [])),
         copies=(("lm_head.weight", "model.embed_tokens.weight"),) if tied else (),
     )
 
 
-def _m3d(path: Path, fields: Mapping[str, Any], tensors: Tensors) -> Family:
-    config = ViT3DConfig()  # the bare encoder and M3D-LaMed do not say: there is one size of it
-    if set(vit3d.CLIP_FIELDS) & set(fields) - {"hidden_size"}:
-        config = vit3d.read_config(path, fields)
+def _vision_encoder(
+    name: str, family: VisionEncoder, config: EncoderConfig, named: Mapping[str, tuple[int, ...]]
+) -> Family:
     volume = jax.ShapeDtypeStruct((1, *config.image), jnp.float32)
-    shapes = {f"encoder/{path}": s for path, s in module_shapes(ViT3D(config), volume).items()}
-    table, values = under("encoder", vit3d.TABLE), {"encoder": asdict(config)}
-    named = {canonical(vit3d.RENAMES, key): tensor for key, tensor in tensors.items()}
-    if (weight := named.get("projector.0.weight")) and len(weight.shape) == 2:
-        features, inputs = weight.shape
+    inner = module_shapes(family.build(config), volume)
+    shapes = {f"encoder/{path}": shape for path, shape in inner.items()}
+    table, values = under("encoder", family.TABLE), {"encoder": encoder_to_dict(config)}
+    if len(weight := named.get("projector.0.weight", ())) == 2:
+        features, inputs = weight
         projector = Projector(ProjectorConfig("gelu"), features)
         cells = jax.ShapeDtypeStruct((1, 1, inputs), jnp.float32)
         shapes |= {f"projector/{path}": s for path, s in module_shapes(projector, cells).items()}
-        table = (*table, *under("projector", vit3d.PROJECTOR_TABLE))
+        table = (*table, *under("projector", PROJECTOR_TABLE))
         values["projector"] = asdict(projector.config)
-    # What else the whole CLIP and M3D-LaMed hold: text encoder, language model, segmentation.
-    rest = r"(?!blocks\.|norm\.|patch_embedding\.|cls_token|projector\.).*"
-    return Family("m3d", values, table, shapes, vit3d.RENAMES, (rest,), vit3d.IGNORE)
+    return Family(name, values, table, shapes, family.RENAMES, family.CARRIED, family.IGNORE)

@@ -3,7 +3,7 @@
     config.json                     as in our checkpoint: model, preprocessing, history
     language_model/                 a Hugging Face folder
     adapter/                        a PEFT folder, if the model has LoRA
-    encoder.safetensors             M3D-CLIP's names (MONAI's blocks)
+    encoder.safetensors             its published names: of M3D-CLIP, of Merlin
     projector.safetensors           M3D's names: `projector.0`, `projector.2`
     organ_classifier.safetensors    `fc`
 
@@ -25,11 +25,11 @@ import numpy as np
 from tumorchain_jax.convert import adapter
 from tumorchain_jax.convert.verifier import Verdict
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.models.language.qwen2 import convert as qwen2
+from tumorchain_jax.models.families import language_model, vision_encoder
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
-from tumorchain_jax.models.vision.vit3d import convert as vit3d
+from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Source, Table, sources
 from tumorchain_jax.weights.tensor_files import Tensor, TensorWriter, read_file
 
@@ -57,13 +57,16 @@ class Part(NamedTuple):
     adapters: bool = False
 
 
-PARTS = (
-    Part(f"{LANGUAGE_MODEL}/model.safetensors", "decoder/", qwen2.TABLE),
-    Part(f"{ADAPTER}/{adapter.STEM}.safetensors", "decoder/", qwen2.LORA_TABLE, adapters=True),
-    Part("encoder.safetensors", "encoder/", vit3d.TABLE),
-    Part("projector.safetensors", "projector/", vit3d.PROJECTOR_TABLE),
-    Part("organ_classifier.safetensors", "organ_classifier/", CLASSIFIER_TABLE),
-)
+def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
+    encoder, decoder = vision_encoder(config.encoder), language_model(config.decoder)
+    adapters = f"{ADAPTER}/{adapter.STEM}.safetensors"
+    return (
+        Part(f"{LANGUAGE_MODEL}/model.safetensors", "decoder/", decoder.TABLE),
+        Part(adapters, "decoder/", decoder.LORA_TABLE, adapters=True),
+        Part("encoder.safetensors", "encoder/", encoder.TABLE),
+        Part("projector.safetensors", "projector/", PROJECTOR_TABLE),
+        Part("organ_classifier.safetensors", "organ_classifier/", CLASSIFIER_TABLE),
+    )
 
 
 def is_ours(folder: Path) -> bool:
@@ -99,7 +102,7 @@ def export_tumorchain(source: Path, output: Path) -> int:
     _check(source / OURS, found, shapes)
     (output / LANGUAGE_MODEL).mkdir(parents=True)
     count = 0
-    for part, made_of in _parts(source, shapes):
+    for part, made_of in _parts(source, config, shapes):
         (output / part.file).parent.mkdir(exist_ok=True)
         keys = {
             key: (FLOAT32, _their_shape(made_of[path], shapes[path]))
@@ -132,7 +135,7 @@ def import_tumorchain(source: Path, output: Path) -> int:
     count = 0
     with (output / OURS).open("w+b") as stream:
         writer = TensorWriter(stream, specs, made_by="np")
-        for part, made_of in _parts(source, shapes):
+        for part, made_of in _parts(source, config, shapes):
             found = read_file(source / part.file)
             expected = {
                 key: _their_shape(made_of[path], shapes[path])
@@ -161,7 +164,7 @@ def verify_tumorchain(ours: Path, theirs: Path) -> Verdict:
     found = read_file(ours / OURS)
     _check(ours / OURS, found, shapes)
     verdict = Verdict([], [], [], [], [])
-    for part, made_of in _parts(ours, shapes):
+    for part, made_of in _parts(ours, config, shapes):
         exported = read_file(theirs / part.file)
         keys = {key for source in made_of.values() for key in source.keys}
         verdict.added.extend(key for key in exported if key not in keys)
@@ -190,11 +193,11 @@ def _model(folder: Path) -> TumorChainConfig:
 
 
 def _parts(
-    folder: Path, shapes: Mapping[str, tuple[int, ...]]
+    folder: Path, config: TumorChainConfig, shapes: Mapping[str, tuple[int, ...]]
 ) -> list[tuple[Part, dict[str, Source]]]:
     """The files that a model has, each with what our parameters in it are made of."""
     parts = []
-    for part in PARTS:
+    for part in _all_parts(config):
         like = {
             path.removeprefix(part.prefix): jax.ShapeDtypeStruct(shape, jnp.float32)
             for path, shape in shapes.items()
@@ -234,14 +237,15 @@ def _check(path: Path, found: Mapping[str, Tensor], shapes: Mapping[str, tuple[i
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:
     shutil.copyfile(source / "config.json", output / "config.json")
-    language_model = output / LANGUAGE_MODEL
-    tokenizer = Tokenizer.load(source)
-    tokenizer.backend.save_pretrained(language_model)
+    folder = output / LANGUAGE_MODEL
+    tokenizer = Tokenizer.load(source, config.template.special_tokens)
+    tokenizer.backend.save_pretrained(folder)
     # As it is in the checkpoint, to the byte.
-    shutil.copyfile(source / "tokenizer.json", language_model / "tokenizer.json")
-    _write_json(language_model / "config.json", qwen2.transformers_config(config.decoder))
+    shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
+    fields = language_model(config.decoder).transformers_config(config.decoder)
+    _write_json(folder / "config.json", fields)
     ends = {"eos_token_id": tokenizer.im_end, "pad_token_id": tokenizer.pad, "do_sample": False}
-    _write_json(language_model / "generation_config.json", ends)
+    _write_json(folder / "generation_config.json", ends)
     if config.lora:
         _write_json(output / ADAPTER / adapter.CONFIG, _adapter_config(config.lora, config))
 

@@ -5,10 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
-
-from tumorchain_jax.core.errors import InputError
 
 SECONDS = 180
 
@@ -38,22 +35,6 @@ def download(requirement: str, folder: Path, options: Sequence[str] = ()) -> Pat
         reason = (done.stderr.strip() or "pip found nothing").splitlines()[-1]
         raise OSError(f"{requirement} could not be downloaded: {reason}")
     return found[0]
-
-
-def require_extra(extra: str, *packages: str) -> None:
-    """Refuse early where an optional dependency is missing, before anything is downloaded.
-
-    Args:
-        extra: of this package, which installs them.
-        packages: their import names.
-
-    Raises:
-        InputError: one of them is not installed.
-    """
-    for package in packages:
-        if find_spec(package) is None:
-            hint = f"pip install 'tumorchain-jax[{extra}]'"
-            raise InputError("python", package, "not installed", f"the extra {extra}", hint)
 
 
 def is_right(path: Path, sha256: str) -> bool:

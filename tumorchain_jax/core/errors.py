@@ -1,8 +1,10 @@
-"""Errors that end a command in one line: bad input, or a request to stop."""
+"""Exceptions that end a command with one line: bad input, or a request to stop."""
+
+from tumorchain_jax.core.text import printable
 
 
 class InputError(Exception):
-    """Bad input, reported in one line: subject, field, found, expected, hint.
+    """Bad input, described in one line: subject, field, found, expected, hint.
 
     The command line prints it without a traceback and exits with 2.
 
@@ -19,8 +21,8 @@ class InputError(Exception):
         self.found, self.expected, self.hint = found, expected, hint
         # Values may come from a file: keep the message one line and free of control characters.
         line = f"{subject}: {field}: found {found}, expected {expected}; {hint}"
-        super().__init__("".join(c if c.isprintable() else " " for c in line))
+        super().__init__(printable(line, allowed=""))
 
 
 class Stopped(Exception):
-    """The work was stopped by a signal; rerun the same command to resume."""
+    """The work was asked to end before it was done; rerun the same command to resume."""

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedWriter
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,10 +34,24 @@ def write_file(path: AnyPath, content: bytes) -> None:
     if is_remote(path):
         path.write_bytes(content)  # an object appears when all of it has been sent
         return
+    with atomic_file(Path(path)) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BufferedWriter]:
+    """Open a hidden file, which becomes `path` at the end, and vanishes on any error."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # some file systems notice only now that they are full
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def staging_path(output: Path) -> Path:
@@ -53,18 +68,34 @@ def staging_path(output: Path) -> Path:
 
 
 @contextmanager
-def atomic_directory(output: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `output` at the end, and vanishes if that is not reached.
+def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a folder to write to; it becomes `output` at the end, and vanishes on any error.
+
+    Args:
+        overwrite: replace an existing folder once the new one is complete.
 
     Raises:
-        InputError: as `staging_path`.
+        InputError: as `staging_path`, unless the existing folder may be replaced.
     """
-    part = staging_path(output)
+    replaced = output.with_name(f".{output.name}.old")
+    if overwrite and output.is_dir():
+        part = output.with_name(f".{output.name}.part")
+    else:
+        part = staging_path(output)
     shutil.rmtree(part, ignore_errors=True)
     try:
         part.mkdir()
         yield part
-        part.rename(output)
+        if output.exists():
+            shutil.rmtree(replaced, ignore_errors=True)
+            output.rename(replaced)
+        try:
+            part.rename(output)
+        except BaseException:
+            if replaced.exists():
+                replaced.rename(output)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

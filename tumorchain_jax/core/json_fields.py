@@ -1,4 +1,4 @@
-"""Fields of a JSON object, each of the kind that it must be, or a refusal that names it."""
+"""Validated access to the fields of a JSON object; a wrong one is refused by its name."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ LARGEST = 1_000_000
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
+    """Read a JSON object.
 
     Raises:
         InputError: it cannot be read, or is something else.
@@ -30,11 +30,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Fields:
-    """A JSON object of a file.
+    """A JSON object in a file.
 
     Attributes:
-        path: of the file, named in errors.
-        where: the object in it: `configurations.3d_fullres.`; empty for the whole.
+        path: of the file, for errors.
+        where: path of the object in the file, `configurations.3d_fullres.`; empty for the whole.
         values: the object.
     """
 
@@ -48,46 +48,46 @@ class Fields:
         raise InputError(self.path, self.where + name, found, expected, hint)
 
     def anything(self, name: str) -> Any:
-        """Its value."""
+        """Return a field's value, of any kind."""
         if name not in self.values:
             self.refuse(name, "one", "take the file from the model's own folder")
         return self.values[name]
 
     def mapping(self, name: str) -> "Fields":
-        """An object in it."""
+        """Return a field that is an object."""
         value = self.anything(name)
         if not isinstance(value, dict):
             self.refuse(name, "an object")
         return Fields(self.path, f"{self.where}{name}.", value)
 
     def text(self, name: str) -> str:
-        """A string."""
+        """Return a field that is a string."""
         value = self.anything(name)
         if not isinstance(value, str):
             self.refuse(name, "a string")
         return value
 
     def only(self, name: str, known: Collection[Any]) -> None:
-        """Refuse every value but those that are known."""
+        """Refuse a field with any other than the known values."""
         if self.anything(name) not in known:
             self.refuse(name, " or ".join(map(repr, known)))
 
     def sequence(self, name: str) -> list[Any]:
-        """A list."""
+        """Return a field that is a list."""
         value = self.anything(name)
         if not isinstance(value, list):
             self.refuse(name, "a list")
         return value
 
     def integer(self, name: str, least: int = 0) -> int:
-        """A number that is no fraction, and not too large."""
+        """Return a field that is a whole number from `least` to a million."""
         value = self.anything(name)
         if not _is_integer(value, least):
             self.refuse(name, f"a whole number from {least} on")
         return value
 
     def integers(self, name: str, count: int, least: int = 0) -> tuple[int, ...]:
-        """As many as `count`; one number stands for all."""
+        """Return `count` whole numbers; a single one stands for all."""
         value = self.anything(name)
         numbers = [value] * count if type(value) is int else value
         if not _are_integers(numbers, count, least):
@@ -95,12 +95,12 @@ class Fields:
         return tuple(numbers)
 
     def size(self, name: str) -> tuple[int, int, int]:
-        """Three positive numbers, of a volume's axes."""
+        """Return three positive whole numbers, of a volume's axes."""
         d, h, w = self.integers(name, 3, least=1)
         return d, h, w
 
     def sizes(self, name: str, count: int) -> tuple[tuple[int, int, int], ...]:
-        """As many as `count`; one number stands for three, or for all."""
+        """Return `count` sizes; one number stands for three, or for all."""
         value = self.anything(name)
         rows: Any = [value] * count if type(value) is int else value
         if not isinstance(rows, list) or len(rows) != count:
@@ -111,14 +111,14 @@ class Fields:
         return tuple((d, h, w) for d, h, w in rows)
 
     def number(self, name: str) -> float:
-        """A number."""
+        """Return a field that is a number."""
         value = self.anything(name)
         if not _is_number(value):
             self.refuse(name, "a number")
         return float(value)
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """As many numbers as `count`."""
+        """Return `count` numbers."""
         values = self.sequence(name)
         if len(values) != count or not all(map(_is_number, values)):
             self.refuse(name, f"{count} numbers")

@@ -1,6 +1,6 @@
-"""The paper's ablations (Table 1, last rows) as changes to what a record teaches.
+"""The paper's ablations (Table 1, last rows) as changes to the rounds of a record.
 
-Only the rounds change: a record's reasoning and answer stay the truth that it was made from.
+Reasoning and answer stay as they are: evaluation compares with the same truth.
 """
 
 import re
@@ -12,14 +12,14 @@ _THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 def without_cot(record: Record) -> Record:
-    """Every round without its `<think> ... </think>`.
+    """Remove `<think> ... </think>` from every round (no chain of thought).
 
-    The conclusion stays, and so do the sentences that send the loop to an organ: they are IIR's.
+    The conclusion stays, and so do the sentences that name the organ to look at next.
     """
     rounds = (replace(r, text=_THOUGHT.sub("", r.text)) for r in record.rounds)
     return replace(record, rounds=tuple(rounds))
 
 
 def without_iir(record: Record) -> Record:
-    """One round, with the thought and conclusion of the last one, and no look at an organ."""
+    """Reduce a record to its last round without ROI tokens (no iterative reasoning)."""
     return replace(record, rounds=(RoundTarget(record.rounds[-1].text),))

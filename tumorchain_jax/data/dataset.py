@@ -1,12 +1,12 @@
 """A TumorCoT data set on disk: scans in their model shape, records, tokenizer, manifest.
 
-    DIR/dataset.json                      what it is: counts, preprocessing, what is synthetic
+    DIR/dataset.json                        counts, preprocessing, what is synthetic
     DIR/tokenizer.json
-    DIR/split.json                        which patients are for training: see `data/splits.py`
-    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: see `ModelScan`
+    DIR/split.json                          which patients train and test: see `data/splits.py`
+    DIR/scans-00000-of-00008.arrayrecord    one safetensors blob for each scan: see `ModelScan`
     DIR/records-00000-of-00008.arrayrecord  one JSON record each; `scan` counts over all shards
 
-Shards are written under a temporary name and renamed, so a stopped run goes on where it was.
+Shards are written under a temporary name and renamed, so a stopped run can be resumed.
 """
 
 import json
@@ -29,19 +29,20 @@ from tumorchain_jax.scan.volume import Volume
 
 SCANS_PER_SHARD = 250
 FORMAT = 3
-"""Of what is on disk; 2 had one map of lesions, no parts, traits or split."""
-PARTS = tuple(part for parts in SEGMENTS.values() for part in parts)
+"""Version of the layout; 2 had one map of lesions, no parts, traits or split."""
+SUBSTRUCTURES = tuple(part for parts in SEGMENTS.values() for part in parts)
+"""Parts of the digestive organs, in the order of their numbers in `ModelScan.parts`."""
 NO_TRAITS = np.full(5, -1, np.int8)
 
 
 @dataclass(frozen=True)
 class ModelScan:
-    """A scan as the model reads it.
+    """A scan on the model's grid, as training reads it.
 
     Attributes:
         image: uint8 `[D, H, W]`, the CT window's [0, 1] in steps of 1/255.
         labels: uint8 `[D, H, W]`, merged organ labels.
-        parts: uint8 `[D, H, W]`, n in the n-th of `PARTS`, else 0.
+        parts: uint8 `[D, H, W]`, n in the n-th of `SUBSTRUCTURES`, else 0.
         lesions: uint8 `[D, H, W]`, n in the n-th lesion of the patient's tumour, else 0.
         others: uint8 `[D, H, W]`, as `Patient.other_map`.
         traits: int8 `[5]`, of the tumour: its organ's number in `DIGESTIVE`, then those of its
@@ -58,7 +59,7 @@ class ModelScan:
     abnormal: np.ndarray
 
     def to_bytes(self) -> bytes:
-        """As a safetensors blob."""
+        """Serialize as a safetensors blob."""
         return save(asdict(self))
 
     @classmethod
@@ -103,16 +104,25 @@ def on_model_grid(
 
 
 def part_map(labels: Volume) -> np.ndarray:
-    """uint8, n where the n-th of `PARTS` is, else 0."""
+    """Number the substructures of the digestive organs.
+
+    Args:
+        labels: TotalSegmentator v2 `total` ids.
+
+    Returns:
+        uint8, n where the n-th of `SUBSTRUCTURES` is, else 0.
+    """
     parts = np.zeros(labels.shape, np.uint8)
     for organ in np.intersect1d(labels.voxels, list(SEGMENTS)).tolist():
         own = segment_map(labels, organ)
-        parts += np.where(own > 0, own + np.uint8(PARTS.index(SEGMENTS[organ][0])), np.uint8(0))
+        parts += np.where(
+            own > 0, own + np.uint8(SUBSTRUCTURES.index(SEGMENTS[organ][0])), np.uint8(0)
+        )
     return parts
 
 
 def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
-    """Write an ArrayRecord file: whole, or not at all. Blobs are held one at a time."""
+    """Write an ArrayRecord file; it appears whole or not at all, and one blob is in memory."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     writer = ArrayRecordWriter(str(temporary), "group_size:1")
     try:
@@ -127,7 +137,7 @@ def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """`dataset.json`.
+    """Read `dataset.json`.
 
     Raises:
         InputError: there is none, or it is of another format.
@@ -137,26 +147,30 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise InputError(folder, "dataset.json", "none", "a data set", "make or complete it first")
     try:
         manifest = dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise InputError(path, "JSON", repr(str(error)), "an object", "make it anew") from error
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InputError(path, "JSON", repr(str(error)), "an object", "make it again") from error
     if manifest.get("format") != FORMAT:
         found = str(manifest.get("format", "none"))
-        raise InputError(path, "format", found, str(FORMAT), "make the data set anew elsewhere")
+        raise InputError(path, "format", found, str(FORMAT), "make the data set again elsewhere")
     return manifest
 
 
 def preprocess_values(config: PreprocessConfig) -> dict[str, Any]:
-    """How a manifest says what was done to the scans."""
+    """Return the preprocessing as a manifest has it."""
     return asdict(config) | {"grid": list(config.grid)}
 
 
 def shard_paths(folder: Path, kind: str) -> list[str]:
-    """The ArrayRecord files of `scans` or `records`, in order."""
+    """List the ArrayRecord files of `scans` or `records`, in order."""
     return sorted(str(path) for path in folder.glob(f"{kind}-*.arrayrecord"))
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All records, checked."""
+    """Read and check all records.
+
+    Raises:
+        InputError: one is malformed; the message names its shard and number.
+    """
     records = []
     for path in shard_paths(folder, "records"):
         reader = ArrayRecordReader(path)

@@ -1,4 +1,4 @@
-"""Check that training and test patients of a data set are apart."""
+"""Detect leaks between the training and the test patients of a data set."""
 
 import hashlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from tumorchain_jax.data.splits import REMAKE, SIDES, read_split
 
 
 def check_split(folder: Path) -> None:
-    """Refuse a data set whose training patients and test patients are not apart.
+    """Refuse a data set in which training and test share a patient or an image.
 
     Raises:
         InputError: as `read_split`; a patient of the records is in neither list; or a training
@@ -29,7 +29,7 @@ def check_split(folder: Path) -> None:
     for scan, name in sorted(patients):
         if scan not in digests:
             found, expected = f"no scan {scan}, {name}'s", f"as many as the {len(digests)} stored"
-            raise InputError(folder, "scans", found, expected, "make the data anew")
+            raise InputError(folder, "scans", found, expected, "make the data set again")
         digest, side = digests[scan], side_of[name]
         first.setdefault((digest, side), name)
         other = first.get((digest, SIDES[side == "train"]))
@@ -38,13 +38,13 @@ def check_split(folder: Path) -> None:
                 folder,
                 "scans",
                 f"the image of {name} ({side}) is that of {other} ({side_of[other]})",
-                "patients of training and test that are apart",
+                "no image on both sides",
                 f"put both in one list of split.json, or leave {name} out of the data",
             )
 
 
 def _image_digests(folder: Path) -> dict[int, bytes]:
-    """Scan -> a hash of its image."""
+    """Map each scan to a hash of its image."""
     digests: dict[int, bytes] = {}
     for path in shard_paths(folder, "scans"):
         reader = ArrayRecordReader(path)

@@ -1,4 +1,4 @@
-"""From a data set on disk to batches of fixed shape, by grain.
+"""A data set on disk -> batches of fixed shape, by grain.
 
 Shape letters: B scans, T positions of a row, O organs, L ROI slots, D H W.
 """
@@ -20,44 +20,46 @@ from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.data.training_rows import training_rows
+from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.reasoning.prompt import TEXT, Chat, History, Interleaved
 
 Example = dict[str, np.ndarray]
-PAD_OWNER = -1
+PAD_SEGMENT = -1
+"""Segment id of the positions behind the last question."""
 READERS = min(16, os.cpu_count() or 1)
-"""Threads that read; each has a batch in hand."""
+"""Threads that read, one batch each at a time."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The fixed shapes of an example, and where the visual tokens lie in the bank.
+    """The fixed shapes of an example, and how records become rows.
 
     Attributes:
-        roi_grid, roi_offset, roi_slots, global_tokens: as in `TumorChainConfig`.
+        roi: the model's (`TumorChainConfig.roi`).
         length: T, positions of a row.
         history: what a round sees of the rounds before it.
         initial_roi: whether the question's turn holds the ROI of the organs it names.
         cot, iir: false for the ablations of `data/ablation.py`.
+        template: of the language model's family.
     """
 
-    roi_grid: tuple[int, int, int]
-    roi_offset: int
-    roi_slots: int
-    global_tokens: int
+    roi: RoiSpec
     length: int
     history: History
     initial_roi: bool = False
     cot: bool = True
     iir: bool = True
+    template: ChatTemplate = CHATML
 
 
 class ExampleSource:
-    """Examples by number: a scan and a row of its questions. Random access, for grain.
+    """Random access to examples, for grain: a scan and a row of its questions.
 
     The patients are those of `split.json`'s `train`. A row holds as many of a scan's records, in
-    order, as are sure to fit; the others make further examples of that scan.
+    order, as are sure to fit; the rest make further examples of that scan.
 
     Raises:
         InputError: no record is for training, or one is too long for a row.
@@ -65,8 +67,8 @@ class ExampleSource:
 
     def __init__(self, folder: Path, layout: Layout):
         self.layout = layout
-        self.chat = Chat(Tokenizer.load(folder))
-        self.prefix = self.chat.prefix(layout.global_tokens)
+        self.chat = Chat(Tokenizer.load(folder, layout.template.special_tokens), layout.template)
+        self.prefix = self.chat.prefix(layout.roi.global_tokens)
         self.scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         patients = read_split(folder)["train"]
         records = [record for record in read_records(folder) if record.patient in patients]
@@ -79,7 +81,7 @@ class ExampleSource:
         self.groups = self._groups(records)
 
     def packing(self) -> str:
-        """What it saves to have several records of a scan in one row, in one line."""
+        """Say in one line what packing several records of a scan into one row saves."""
         records, rows, prefix = len(self.rooms), len(self.groups), len(self.prefix)
         packed, alone = (sum(self.rooms) + prefix * prefixes for prefixes in (rows, records))
         return (
@@ -94,8 +96,8 @@ class ExampleSource:
     def __getitem__(self, index: int) -> Example:
         layout, group = self.layout, self.groups[index]
         scan = ModelScan.from_bytes(self.scans[group[0].scan])
-        table = organ_cells(scan.labels, layout.roi_grid, layout.roi_slots)
-        roi_index = table.visual_index(layout.roi_offset)
+        table = organ_cells(scan.labels, layout.roi)
+        roi_index = table.rois()
         for record in group:
             _check_looks(record, roi_index)
         questions = [row for record in group for row in self._questions(record, roi_index)]
@@ -103,13 +105,13 @@ class ExampleSource:
         return {
             "volume": scan.image,
             **_pack(self.prefix, questions, layout.length, self.chat.tokenizer.pad),
-            "roi_index": table.cells + np.int32(layout.roi_offset),
+            "roi_index": table.visual_index,
             "roi_valid": table.valid,
             "abnormal": scan.abnormal,
         }
 
     def name(self, index: int) -> str:
-        """Which scan and how many of its records an example is."""
+        """Describe an example: its scan, and how many of its records it holds."""
         group = self.groups[index]
         records = f"{len(group)} record{'s' * (len(group) > 1)}"
         return f"row {index}: {records} of scan {group[0].scan}, {group[0].patient}"
@@ -117,9 +119,9 @@ class ExampleSource:
     def _questions(
         self, record: Record, roi_index: Mapping[int, Sequence[int] | np.ndarray]
     ) -> list[Interleaved]:
-        layout = self.layout
+        layout, global_tokens = self.layout, self.layout.roi.global_tokens
         return training_rows(
-            self.chat, record, layout.global_tokens, roi_index, layout.history, layout.initial_roi
+            self.chat, record, global_tokens, roi_index, layout.history, layout.initial_roi
         )
 
     def _packed_length(self, questions: Sequence[Interleaved]) -> int:
@@ -127,7 +129,7 @@ class ExampleSource:
         return shared + sum(len(row) - shared for row in questions)
 
     def _groups(self, records: Sequence[Record]) -> list[list[Record]]:
-        """The records of each row. To read no scan for it, every ROI counts at its largest."""
+        """Assign records to rows; every ROI counts at its largest, so no scan needs to be read."""
         length = self.layout.length
         groups: dict[int, list[list[Record]]] = {}
         left: dict[int, int] = {}
@@ -141,8 +143,8 @@ class ExampleSource:
         return [group for of_scan in groups.values() for group in of_scan]
 
     def _room(self, record: Record) -> int:
-        """Positions that a record takes behind the prefix, when every ROI is at its largest."""
-        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi_slots))
+        """Count the positions of a record behind the prefix, every ROI at its largest."""
+        largest = dict.fromkeys(range(1, len(ORGANS)), range(self.layout.roi.slots))
         return self._packed_length(self._questions(record, largest)) - len(self.prefix)
 
 
@@ -175,23 +177,23 @@ def _check_looks(record: Record, visible: Collection[int]) -> None:
 
 
 def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pad: int) -> Example:
-    """Questions behind the prefix that all of them begin with; see `models/attention.Packing`."""
+    """Pack questions behind their common prefix; see `models/layers/attention.Packing`."""
     row = {
         "tokens": np.full(length, pad, np.int32),
         "visual_index": np.full(length, TEXT, np.int32),
         "loss_mask": np.zeros(length, bool),
         "positions": np.zeros(length, np.int32),
-        "segment_ids": np.full(length, PAD_OWNER, np.int32),
+        "segment_ids": np.full(length, PAD_SEGMENT, np.int32),
     }
     start = 0
-    for segment_ids, sequence in enumerate([prefix, *questions]):
-        shared = len(prefix) if segment_ids else 0
+    for segment, sequence in enumerate([prefix, *questions]):
+        shared = len(prefix) if segment else 0
         place = slice(start, start + len(sequence) - shared)
         row["tokens"][place] = sequence.tokens[shared:]
         row["visual_index"][place] = sequence.visual_index[shared:]
         row["loss_mask"][place] = sequence.loss_mask[shared:]
         row["positions"][place] = range(shared, len(sequence))
-        row["segment_ids"][place] = segment_ids
+        row["segment_ids"][place] = segment
         start = place.stop
     return row
 
@@ -203,13 +205,13 @@ def batches(
     first_step: int,
     rows: Sequence[int] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Endless shuffled batches from step `first_step` on, as if one had come there step by step.
+    """Iterate over shuffled batches without end, from step `first_step` on.
 
-    The order is one global sequence of examples, so where to go on is one number, whatever the
-    number of processes.
+    The order is one global sequence of examples, so the step alone says where to resume, whatever
+    the number of processes.
 
     Args:
-        rows: of each batch, that this process reads; all by default.
+        rows: rows of each batch that this process reads; all by default.
     """
     dataset = _in_order(grain.MapDataset.source(source), seed)
     rows = range(batch_size) if rows is None else rows
@@ -222,19 +224,19 @@ def batches(
 
 
 def batch_names(source: ExampleSource, batch_size: int, seed: int, step: int) -> list[str]:
-    """What the batch that step `step` (from 1) reads holds, in its order, for people."""
+    """Describe the examples of the batch of step `step` (from 1), in its order."""
     numbers = _in_order(grain.MapDataset.range(len(source)), seed)
     start = (step - 1) * batch_size
     return [source.name(int(numbers[start + row])) for row in range(batch_size)]
 
 
 def _in_order(dataset: grain.MapDataset, seed: int) -> grain.MapDataset:
-    """Endless, each epoch in another order. The order depends on the length and the seed alone."""
+    """Shuffle each epoch in an order that depends on the length and the seed alone."""
     return dataset.seed(seed).shuffle().repeat()
 
 
 class _Picked:
-    """Some rows of every batch of a sequence of examples, for grain."""
+    """Random access to some rows of every batch, for grain."""
 
     def __init__(self, dataset: grain.MapDataset, batch_size: int, rows: Sequence[int]):
         self.dataset, self.batch_size, self.rows = dataset, batch_size, rows

@@ -1,17 +1,18 @@
-"""Scans and records that are handed in -> a data set on disk, resumably.
+"""Scans and records -> a data set on disk, resumably.
 
-The scans, in the order of their names, are cut into shards by their number alone: whoever makes
-them, one process or a cluster, and however often it was stopped, the bytes are the same.
+The scans, in the order of their names, are cut into shards by their number alone, so the bytes do
+not depend on the number of workers or on how often the run was stopped.
 
-    DIR/skipped.jsonl           what was left out and why, one line a scan or record
+    DIR/skipped.jsonl           what was left out and why, one line for each scan or record
     DIR/.prepare/plan.json      which scans DIR is made from, and how
     DIR/.prepare/SHARD.json     see `data/scan_shards.py`
 
-`dataset.json` is written last of all: a data set that is not whole cannot be trained on.
+`dataset.json` is written last: a data set that is not complete cannot be trained on.
 """
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record
 from tumorchain_jax.data.leaks import check_split
-from tumorchain_jax.data.scan_list import RecordFile, ScanFiles
+from tumorchain_jax.data.record_file import RecordFile
+from tumorchain_jax.data.scan_list import ScanFiles
 from tumorchain_jax.data.scan_shards import Outcome, cut, is_done, read_outcomes, write_shards
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import SIDES, write_split
@@ -36,12 +38,13 @@ Log = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a data set was made from: `scans` is `written` and `skipped`, `records` is `kept` and
-    `left_out`.
+    """Counts of a run: `scans` = `written` + `skipped`, `records` = `kept` + `left_out`.
 
     Attributes:
-        already_done: of `written`, those that an earlier run wrote.
-        cpu_seconds: what this run's scans took of one core.
+        already_done: scans of `written` that an earlier run wrote.
+        kept: records that are in the data set.
+        train_patients, test_patients: those that have a record in the data set.
+        cpu_seconds: seconds of one core that this run's scans took.
     """
 
     scans: int
@@ -51,11 +54,13 @@ class Prepared:
     records: int
     kept: int
     left_out: int
+    train_patients: int
+    test_patients: int
     cpu_seconds: float
 
     @property
     def volumes_per_second_per_core(self) -> float:
-        """0 where nothing was written."""
+        """Scans written by this run for each second of a core; 0 where it wrote none."""
         made = self.written - self.already_done
         return made / self.cpu_seconds if made else 0.0
 
@@ -69,19 +74,20 @@ def prepare(
     config: PreprocessConfig,
     workers: Executor,
 ) -> Prepared:
-    """Write a data set as `data/dataset.py` has it. A scan that cannot be used is left out with
-    its records, and so is a record that looks at an organ which its scan does not show.
+    """Write a data set in the layout of `data/dataset.py`.
 
-    Shards that are there are kept, unless a file of their scans has changed since.
+    Left out, with a line in `skipped.jsonl`: a scan that cannot be used and its records, a record
+    that looks at an organ which its scan does not show, and a record that repeats another one.
+    Shards of an earlier run are reused unless a file of their scans has changed since.
 
     Args:
         scans: in the order of their names.
         split: every patient on one of the `SIDES`, as from `read_split`.
-        workers: all of them, and this process, see the same files under the same paths.
+        workers: all of them, and this process, must see the same files under the same paths.
 
     Raises:
-        InputError: the folder holds something else, the split lacks a patient or does not keep
-            patients apart, or there is no scan or no record that can be used.
+        InputError: the folder holds something else, the split lacks a patient or has one image on
+            both sides, or no scan with a record can be used.
     """
     _check_patients(records, split)
     shards = cut(scans)
@@ -93,12 +99,13 @@ def prepare(
     written = [outcome.name for outcome in outcomes if outcome.error is None]
     earlier = {scan.name for name in done for scan in shards[name]}
     log: Log = []
-    kept = _write_records(folder, records, outcomes, log)
+    patients = _write_records(folder, records, outcomes, log)
+    kept = sum(patients.values())
     lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in log)
     write_file(folder / "skipped.jsonl", lines.encode())
     if not kept:
         hint = f"see {folder / 'skipped.jsonl'}"
-        raise InputError(records.path, "records", "none of a sound scan", "one or more", hint)
+        raise InputError(records.path, "records", "none of a usable scan", "one or more", hint)
     tokenizer.save(folder)
     write_split(folder, {side: sorted(split[side]) for side in SIDES})
     check_split(folder)
@@ -118,6 +125,8 @@ def prepare(
         records=sum(records.count(scan.name) for scan in scans),
         kept=kept,
         left_out=sum(line["records"] for line in log),
+        train_patients=len(patients.keys() & set(split["train"])),
+        test_patients=len(patients.keys() & set(split["test"])),
         cpu_seconds=cpu_seconds,
     )
 
@@ -141,7 +150,7 @@ def _plan(scans: Sequence[ScanFiles], config: PreprocessConfig) -> dict[str, Any
 
 
 def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Make the folder this plan's own, and a data set that is not whole."""
+    """Reserve the folder for this plan; its data set is incomplete until `dataset.json` is back."""
     path, hint = folder / ".prepare" / "plan.json", "name another folder"
     if path.is_file():
         found = json.loads(path.read_bytes())
@@ -149,7 +158,7 @@ def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
             expected = "the same scans, prepared in the same way"
             raise InputError(folder, "output", f"a data set of {found}", expected, hint)
     elif folder.is_dir() and {each.name for each in folder.iterdir()} - {".prepare"}:
-        expected = "a new one, or one that `prepare` has begun"
+        expected = "a new folder, or one that `prepare` has begun"
         raise InputError(folder, "output", "a folder of something else", expected, hint)
     else:
         try:
@@ -164,33 +173,34 @@ def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
             half_written.unlink()
 
 
-def _write_records(folder: Path, records: RecordFile, outcomes: Iterable[Outcome], log: Log) -> int:
-    """Those that can be used, in one shard; what cannot goes to the log. Returns how many."""
-    kept = 0
+def _write_records(
+    folder: Path, records: RecordFile, outcomes: Iterable[Outcome], log: Log
+) -> Counter[str]:
+    """Write the usable records as one shard and log the others; count those of each patient."""
+    written: Counter[str] = Counter()
 
     def blobs() -> Iterator[bytes]:
-        nonlocal kept
         for record in _usable(records, outcomes, log):
-            kept += 1
+            written[record.patient] += 1
             yield record.to_json().encode()
 
     write_array_record(folder / "records-00000-of-00001.arrayrecord", blobs())
-    return kept
+    return written
 
 
 def _usable(records: RecordFile, outcomes: Iterable[Outcome], log: Log) -> Iterator[Record]:
     number = 0
     for outcome in outcomes:
+        name = outcome.name
         if outcome.error is not None:
-            left_out = records.count(outcome.name)
-            log.append({"scan": outcome.name, "records": left_out, **outcome.error})
+            log.append({"scan": name, "records": records.count(name), **outcome.error})
             continue
-        for where, record in records.of_scan(outcome.name, number):
+        log += ({"scan": name, "records": 1, **vars(error)} for error in records.repeated(name))
+        for where, record in records.of_scan(name, number):
             looked_at = {organ for target in record.rounds for organ in target.look_at}
             hidden = sorted(looked_at - set(outcome.visible))
             if hidden:
-                error = _hidden(where, hidden)
-                log.append({"scan": outcome.name, "records": 1, **vars(error)})
+                log.append({"scan": name, "records": 1, **vars(_hidden(where, hidden))})
             else:
                 yield record
         number += 1

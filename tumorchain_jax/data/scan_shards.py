@@ -1,7 +1,7 @@
-"""The shards of a data set that is prepared: which scans each holds, and how one is written.
+"""Shards of scans: which scans each holds, writing them by workers, reusing those of earlier runs.
 
-DIR/SHARD                  its scans, as `data/dataset.py` has them
-DIR/.prepare/SHARD.json    what became of each; written after the shard
+DIR/SHARD                  its scans, in the layout of `data/dataset.py`
+DIR/.prepare/SHARD.json    the outcome of each; written after the shard
 """
 
 import json
@@ -20,21 +20,22 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record
 from tumorchain_jax.data.scan_list import ScanFiles
+from tumorchain_jax.scan.checks import check_fit, check_lesions
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
 
 MOST_SHARDS = 512
-"""Training keeps all shards open; a worker that is stopped has one to do again."""
+"""Training opens all shards at once, and a worker that is stopped loses at most one."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a scan.
+    """The outcome of preparing a scan.
 
     Attributes:
         name, fingerprint: see `ScanFiles`.
         visible: merged labels that the model's grid shows.
-        error: what the `InputError` says by which it was skipped; None if it was written.
+        error: fields of the `InputError` for which it was skipped; None if it was written.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Outcome:
 
 
 def cut(scans: Sequence[ScanFiles]) -> dict[str, Sequence[ScanFiles]]:
-    """File name of each shard and the scans in it."""
+    """Map the file name of each shard to the scans in it."""
     size = -(-len(scans) // MOST_SHARDS)
     parts = [scans[start : start + size] for start in range(0, len(scans), size)]
     ending = f"of-{len(parts):05d}.arrayrecord"
@@ -56,12 +57,12 @@ def _outcomes_path(folder: Path, shard: str) -> Path:
 
 
 def read_outcomes(folder: Path, shard: str) -> list[Outcome]:
-    """What became of the scans of a shard that is done."""
+    """Read the outcomes of the scans of a shard that is done."""
     return [Outcome(**values) for values in json.loads(_outcomes_path(folder, shard).read_bytes())]
 
 
 def is_done(folder: Path, shard: str, scans: Sequence[ScanFiles]) -> bool:
-    """Whether the shard is there, from these very files."""
+    """Check whether the shard is there and was made from these very files."""
     if not (_outcomes_path(folder, shard).is_file() and (folder / shard).is_file()):
         return False
     found = [outcome.fingerprint for outcome in read_outcomes(folder, shard)]
@@ -74,8 +75,15 @@ def write_shards(
     config: PreprocessConfig,
     workers: Executor,
 ) -> float:
-    """Have them written; returns the seconds of one core that it took."""
-    for shard in shards:  # what became of it once must not be taken for what becomes of it now
+    """Write shards by workers.
+
+    Returns:
+        Seconds of one core that it took.
+
+    Raises:
+        InputError: the workers write to a folder that is not this one.
+    """
+    for shard in shards:  # an earlier outcome must not be taken for that of this run
         _outcomes_path(folder, shard).unlink(missing_ok=True)
     here, count = folder.absolute(), len(shards)
     tasks = workers.map(write_shard, [here] * count, shards, shards.values(), [config] * count)
@@ -84,7 +92,7 @@ def write_shards(
         for shard, seconds in zip(shards, tasks, strict=True):
             if not _outcomes_path(folder, shard).is_file():
                 expected, hint = "a folder that all workers share", "put it on shared storage"
-                raise InputError(folder, "output", "no trace of a worker", expected, hint)
+                raise InputError(folder, "output", f"no {shard} of a worker", expected, hint)
             cpu_seconds += seconds
             outcomes = read_outcomes(folder, shard)
             bar.update(len(outcomes))
@@ -98,7 +106,7 @@ def write_shards(
 def write_shard(
     folder: Path, shard: str, scans: Sequence[ScanFiles], config: PreprocessConfig
 ) -> float:
-    """Write the scans that can be read, one at a time in memory, then what became of each.
+    """Write the scans that can be used, one at a time in memory, then the outcome of each.
 
     Returns:
         Seconds of one core.
@@ -121,7 +129,7 @@ def _blobs(
         except InputError as error:
             outcomes.append(Outcome(scan.name, fingerprint, error=dict(vars(error))))
             continue
-        except Exception as error:  # a fault of the machine or of ours: which scan was it?
+        except Exception as error:  # a fault of the machine or a bug: name the scan
             raise RuntimeError(f"{scan.name}: {type(error).__name__}: {error}") from error
         visible = np.unique(made.labels[made.labels > 0]).tolist()
         outcomes.append(Outcome(scan.name, fingerprint, visible))
@@ -129,14 +137,18 @@ def _blobs(
 
 
 def read_scan(scan: ScanFiles, config: PreprocessConfig) -> ModelScan:
-    """A scan on the model's grid.
+    """Read a scan and put it on the model's grid.
 
     Raises:
-        InputError: one of its files cannot be read, or its maps are not on the CT's grid.
+        InputError: one of its files cannot be read, its maps are not on the CT's grid, organs lie
+            in fat or air, or a lesion in air.
     """
     ct = read_ct(scan.ct)
     labels = read_labels(scan.labels, ct)
+    check_fit(labels, ct)
     lesions = read_labels(scan.lesions, ct) if scan.lesions else None
+    if lesions:
+        check_lesions(lesions, ct)
     abnormal = np.full(len(ORGANS), -1, np.int8)
     abnormal[list(scan.abnormal)] = list(scan.abnormal.values())
     return on_model_grid(ct, labels, abnormal, config, lesions)

@@ -1,25 +1,34 @@
 """One TumorCoT record: a question about a scan and the chain of thought that answers it.
 
-Tasks and subtasks are those of the paper's Table 1. A record is plain JSON on disk.
+Tasks and subtasks are those of the paper's Table 1, grouped as the group means of its Table 9 need:
+segment localisation is a lesion attribute. A record is plain JSON on disk; `data/README.md` shows
+one of each subtask.
 """
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tumorchain_jax.anatomy.organs import ORGANS
-from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.json_lines import LineFields, parse_line
 from tumorchain_jax.reasoning.prompt import LETTERS
 
 SUBTASKS: dict[str, tuple[str, ...]] = {
-    "position": ("organ_position", "tumor_position", "segment_localization"),
-    "lesion_attributes": ("shape", "boundary", "density", "count", "others"),
+    "position": ("organ_position", "tumor_position"),
+    "lesion_attributes": (
+        "segment_localization",
+        "shape",
+        "boundary",
+        "density",
+        "count",
+        "others",
+    ),
     "tnm_prediction": ("tumor", "node", "metastasis"),
     "cot_report": ("cot_report",),
 }
+"""The subtasks of each task, in the order of Table 1's columns."""
 TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
-"""What the choices of a question are called."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,16 @@ class RoundTarget:
     look_at: tuple[int, ...] = ()
     given: bool = False
 
+    @classmethod
+    def from_fields(cls, fields: LineFields) -> "RoundTarget":
+        """Read and check one round.
+
+        Raises:
+            InputError: a field is missing, unknown or of another kind.
+        """
+        fields.check_known({field.name for field in dataclasses.fields(cls)})
+        return cls(fields.text("text"), fields.organs("look_at"), fields.boolean("given"))
+
 
 @dataclass(frozen=True)
 class Record:
@@ -49,7 +68,7 @@ class Record:
         choices: options of a multiple-choice question, lettered A, B, ...; empty for an open one.
         rounds: the chain, round by round.
         reasoning: the chain's thought, findings to impression to pathology.
-        answer: the conclusion.
+        answer: the conclusion; one of the `choices` where there are any.
     """
 
     patient: str
@@ -72,44 +91,48 @@ class Record:
         """Read and check one record.
 
         Raises:
-            InputError: not JSON, a field missing or unknown, or a value that cannot be.
+            InputError: it is not JSON, or as `from_values`.
         """
-        try:
-            values = json.loads(line)
-            rounds = tuple(
-                RoundTarget(**{**r, "look_at": tuple(r["look_at"])}) for r in values["rounds"]
-            )
-            record = cls(**{**values, "rounds": rounds, "choices": tuple(values["choices"])})
-        except (ValueError, KeyError, TypeError) as error:
-            fields = ", ".join(field.name for field in dataclasses.fields(cls))
-            raise InputError(
-                source, "record", repr(str(error)), f"JSON with {fields}", "fix the record"
-            ) from error
-        record._check(source)
-        return record
+        return cls.from_values(parse_line(line, source), source)
 
-    def _check(self, source: object) -> None:
-        def refuse(field: str, found: Any, expected: str) -> None:
-            raise InputError(source, field, repr(found), expected, "fix the record")
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], source: object = "record") -> "Record":
+        """Check a record that is parsed; what may be left out gets its default.
 
-        texts = [self.patient, self.task, self.subtask, self.question, self.reasoning, self.answer]
-        texts += [*self.choices, *(r.text for r in self.rounds)]
-        look_at = [label for r in self.rounds for label in r.look_at]
-        if {type(text) for text in texts} != {str}:
-            refuse("record", texts, "texts")
-        if {type(number) for number in (self.scan, self.organ, *look_at)} != {int}:
-            refuse("record", [self.scan, self.organ, *look_at], "whole numbers")
-        if self.subtask not in SUBTASKS.get(self.task, ()):
-            refuse("subtask", f"{self.task}/{self.subtask}", "one of Table 1")
-        if not self.question.strip():
-            refuse("question", self.question, "some text")
-        if not self.rounds or self.rounds[0].look_at:
-            refuse("rounds", len(self.rounds), "at least one, the first without ROI")
-        if self.rounds[-1].given:
-            refuse("rounds", "a last one that is given", "a last one to learn")
-        if len(self.choices) > len(LETTERS):
-            refuse("choices", len(self.choices), f"at most {len(LETTERS)}")
-        if self.organ not in range(len(ORGANS)):
-            refuse("organ", self.organ, f"a label 0..{len(ORGANS) - 1}")
-        if not set(look_at) <= set(range(1, len(ORGANS))):
-            refuse("look_at", look_at, f"labels 1..{len(ORGANS) - 1}")
+        `task` follows from `subtask`; `organ` is 0, `choices` empty and `reasoning` the text of
+        the rounds where they are left out. An organ is a merged label or its name.
+
+        Raises:
+            InputError: a field is missing, unknown, of another kind, or contradicts another one.
+        """
+        fields = LineFields(source, values)
+        fields.check_known({field.name for field in dataclasses.fields(cls)})
+        in_rounds = fields.objects("rounds", '{"text": ..., "look_at": [...]}')
+        rounds = tuple(map(RoundTarget.from_fields, in_rounds))
+        if rounds[0].look_at:
+            in_rounds[0].refuse("look_at", "none: the first round sees the whole scan")
+        if rounds[-1].given:
+            in_rounds[-1].refuse("given", "false: the model learns the last round")
+        subtask = fields.one_of("subtask", TASK_OF)
+        task = fields.text("task", TASK_OF[subtask])
+        if task != TASK_OF[subtask]:
+            hint = "leave it out; make a data set of the older grouping again"
+            fields.refuse("task", f"{TASK_OF[subtask]}, the task of {subtask}", hint)
+        choices, answer = (
+            fields.choices("choices", len(LETTERS)),
+            fields.text("answer", filled=True),
+        )
+        if choices and answer not in choices:
+            fields.refuse("answer", f"one of the choices: {', '.join(map(repr, choices))}")
+        return cls(
+            patient=fields.text("patient", filled=True),
+            scan=fields.integer("scan"),
+            task=task,
+            subtask=subtask,
+            organ=fields.organ("organ"),
+            question=fields.text("question", filled=True),
+            choices=choices,
+            rounds=rounds,
+            reasoning=fields.text("reasoning", " ".join(r.text for r in rounds if not r.given)),
+            answer=answer,
+        )

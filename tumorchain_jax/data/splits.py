@@ -1,26 +1,30 @@
-"""Which patients of a data set are for training and which for testing.
+"""The split of a data set: which patients train and which test.
 
     DIR/split.json    {"train": [names], "test": [names]}, as the records name their patients
 
-A patient's side is drawn by its name alone (paper, section 2.2: 9 to 1), so patients that are added
-later move none of those before.
+A patient's side is drawn by a hash of its name alone (paper, section 2.2: 9 to 1), so a patient
+that is added later does not move any other.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
 
 SIDES = ("train", "test")
 TEST_ONE_IN = 10
-REMAKE = "remove split.json and make it anew with write_split"
+REMAKE = "fix split.json, or make it again with tumorchain_jax.data.splits.write_split"
 
 
 def split_patients(names: Iterable[str]) -> dict[str, list[str]]:
-    """Every patient on one of the `SIDES`, about one in ten on `test`; sorted, each name once."""
+    """Put every patient on one of the `SIDES`, about one in ten on `test`.
+
+    Returns:
+        side -> names, sorted, each once.
+    """
     split: dict[str, list[str]] = {side: [] for side in SIDES}
     for name in sorted(set(names)):
         drawn = int.from_bytes(hashlib.sha256(name.encode()).digest())
@@ -29,15 +33,14 @@ def split_patients(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def write_split(folder: Path, split: Mapping[str, Iterable[str]]) -> None:
-    """Write `split.json`: whole, or not at all."""
-    temporary = folder / f".split.json.{os.getpid()}"
+    """Write `split.json`."""
     lists = {side: list(split[side]) for side in SIDES}
-    temporary.write_text(json.dumps(lists, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    temporary.replace(folder / "split.json")
+    content = json.dumps(lists, indent=1, ensure_ascii=False) + "\n"
+    write_file(folder / "split.json", content.encode())
 
 
 def read_split(folder: Path) -> Mapping[str, frozenset[str]]:
-    """The patients of each of the `SIDES`.
+    """Read the patients of each of the `SIDES`.
 
     Raises:
         InputError: there is no `split.json`, it is malformed, or a patient is on both sides.
@@ -51,7 +54,7 @@ def read_split(folder: Path) -> Mapping[str, frozenset[str]]:
             raise ValueError(f"names {sorted(lists)}")
         for side in SIDES:
             _check_list(side, lists[side])
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         expected = f"two lists of names, {' and '.join(SIDES)}, each name once"
         raise InputError(path, "split", repr(str(error)), expected, REMAKE) from error
     split = {side: frozenset(lists[side]) for side in SIDES}

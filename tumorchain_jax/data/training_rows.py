@@ -1,4 +1,4 @@
-"""Records as the rows of tokens that the decoder is trained on (Eq. 3 and 7)."""
+"""Records -> rows of tokens that the decoder is trained on (Eq. 3 and 7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,15 +17,16 @@ def training_rows(
     history: History,
     initial_roi: bool = False,
 ) -> list[Interleaved]:
-    """A record as what the decoder sees of it in training.
+    """Build the training rows of a record.
 
     With `history: all` (Eq. 3) one row holds every round; with `latest` (Eq. 7) each round is a row
     of its own: question, last answer, new ROI, answer. The token that ends an answer is a target.
 
     Args:
-        roi_index: organ -> bank rows; an organ without rows cannot be looked at and is an error.
+        roi_index: organ -> indices of its ROI tokens among the scan's visual tokens; it must have
+            every organ that a round looks at.
         initial_roi: the question's turn holds the ROI of the organs it names. As the loop does not
-            look at them again, what was to be written before and after that look is one answer.
+            look at them again, the texts before and after that look become one answer.
     """
     rois = initial_rois(record.question, roi_index) if initial_roi else []
     targets = _as_the_loop_runs(record.rounds, {label for label, _ in rois})
@@ -43,22 +44,22 @@ def training_rows(
 
 
 def _as_the_loop_runs(rounds: Sequence[RoundTarget], seen: set[int]) -> list[RoundTarget]:
-    """Rounds in which no organ is looked at twice; where none is left to look at, rounds join.
+    """Remove repeated looks at an organ; join rounds between which nothing is looked at.
 
-    A given text that no look would follow is dropped: it was there to be recovered from.
+    A given text without a look after it is dropped, as nothing recovers from it.
 
     Args:
-        seen: the organs that the question shows.
+        seen: organs that the question's turn shows.
     """
-    kept = [rounds[0]]
+    merged = [rounds[0]]
     for target in rounds[1:]:
         look_at = tuple(label for label in target.look_at if label not in seen)
         seen = seen | set(look_at)
-        last = kept[-1]
+        last = merged[-1]
         if look_at:
-            kept.append(replace(target, look_at=look_at))
+            merged.append(replace(target, look_at=look_at))
         elif last.given:
-            kept[-1] = replace(target, look_at=last.look_at)
+            merged[-1] = replace(target, look_at=last.look_at)
         else:
-            kept[-1] = replace(last, text=f"{last.text} {target.text}")
-    return kept
+            merged[-1] = replace(last, text=f"{last.text} {target.text}")
+    return merged

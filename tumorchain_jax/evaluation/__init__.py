@@ -1,1 +1,1 @@
-"""How good a model is, on cases whose truth is known."""
+"""Evaluation: accuracy of a model on cases whose truth is known."""

@@ -1,4 +1,4 @@
-"""What an answer says, and whether it is right.
+"""Judging answers: read what an answer says and compare it with the truth.
 
 Truth and answer are read in the same way, into the same few words, so that letters, synonyms and
 spelling do not matter; an answer is right when its words are those of the truth. To name a value
@@ -23,7 +23,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Judgement:
-    """A truth and an answer, both as they were read.
+    """A truth and an answer, both as they were parsed.
 
     Attributes:
         truth: `liver`, `T4a`, `yes`; several parts of a report as `liver; T4a; N0`.
@@ -38,7 +38,7 @@ class Judgement:
 
 
 def judge(record: Record, text: str) -> Judgement:
-    """Hold what a model wrote in its last round against the truth of a record.
+    """Judge what a model wrote in its last round by the truth of a record.
 
     A multiple-choice answer is read by letter, by the choice's text, or both; an open one by what
     its subtask asks for; a truth outside the words known here must be met word for word.
@@ -55,7 +55,7 @@ def judge(record: Record, text: str) -> Judgement:
 
 
 def _conclusion(text: str) -> str:
-    """As in a report, but a text that was cut in its thoughts has concluded nothing."""
+    """Extract the conclusion as a report does; a text cut in its thoughts has none."""
     answer = re.split("</think>", text, flags=re.IGNORECASE)[-1]
     if "<think>" in answer.lower() or not re.search(r"\w", answer):
         return ""
@@ -170,7 +170,7 @@ _THIRD = re.compile(rf"{_START}(?:(?:{_PLACE})(?: third)?(?:,| or| and) )*(?:{_P
 
 
 def _thirds(text: str) -> set[str]:
-    """Where `third` is said, only what it is said of: an organ has a middle and a top too."""
+    """Read only the words before `third`, if it is said: an organ has a middle and a top too."""
     said = " ".join(_THIRD.findall(normalise_name(text)))
     return _words(_THIRDS, said or text) | _words({NONE: _DENIALS}, text)
 

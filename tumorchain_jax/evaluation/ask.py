@@ -1,8 +1,9 @@
-"""A model asked all that patients' records ask, with and without the right image.
+"""Ask a model every question of the patients' records, with the right image and a mismatched one.
 
-Each question is put twice: about the patient's scan, and about another patient's. What is right
-about the wrong scan is the text-only baseline: the words and the odds knew it, not the eyes. (An
-empty image would be a weaker one: nothing like it was ever seen, and what is said of it is noise.)
+Each question is asked twice: about the patient's scan, and about another patient's. Accuracy on the
+mismatched image is the language-prior baseline (`text_only`): what the wording of the question and
+the frequency of the answers give without the patient's image. (An empty image would be a weaker
+baseline: training never showed one, so answers about it are noise.)
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -18,7 +19,7 @@ from tumorchain_jax.reasoning.prompt import with_choices
 
 PATIENTS_AT_ONCE, BATCH_SIZE = 16, 8
 Asked = tuple[PreparedCase, Sequence[Record]]
-"""A patient: the scan, and the records whose questions are asked about it."""
+"""A patient: a prepared scan, and the records whose questions are asked about it."""
 
 
 def ask(
@@ -27,12 +28,12 @@ def ask(
     text_only: bool = True,
     rounds: int | None = None,
 ) -> list[Item]:
-    """Every record answered greedily and judged, in the order of the patients.
+    """Answer every record greedily and judge the answers, in the order of the patients.
 
     Args:
-        patients: made one after the other in a thread, while the model answers.
-        text_only: ask each question about the scan of the patient before as well (the first
-            patient's about the second's). A patient alone has no such baseline.
+        patients: made one by one in a thread, while the model answers.
+        text_only: also ask each question about the scan of the patient before (the first patient's
+            about the second's). With a single patient there is no such baseline.
         rounds: at most this many; the loop's own limit by default.
 
     Raises:
@@ -50,10 +51,10 @@ def ask_each(
     rounds: int | None = None,
     before: PreparedCase | None = None,
 ) -> Iterator[list[Item]]:
-    """As `ask`, but the items of each patient as soon as they are there.
+    """Yield the items of each patient as soon as they are answered; see `ask`.
 
     Args:
-        before: the scan of the patient before the first, where these patients are the rest.
+        before: the scan of the patient before the first, where an evaluation is resumed.
     """
     rest = iter(patients)
     with ThreadPoolExecutor(1) as thread:
@@ -96,13 +97,13 @@ def _ask_block(
 def _answers(
     analyzer: Analyzer, questions: Sequence[tuple[PreparedCase, Record]], rounds: int | None
 ) -> list[str]:
-    """What the model wrote in its last round, for each question."""
+    """Return what the model wrote in its last round, for each question."""
 
     def kind(number: int) -> tuple[str, int, str]:
         record = questions[number][1]
         return record.subtask, len(record.choices), record.question
 
-    # Rows of a batch wait for the longest chain among them: like stands with like.
+    # Rows of a batch wait for the longest chain among them, so similar questions share one.
     order = sorted(range(len(questions)), key=kind)
     cases = [
         (scan, with_choices(r.question, r.choices)) for scan, r in map(questions.__getitem__, order)
@@ -110,6 +111,6 @@ def _answers(
     for question in {question for _, question in cases}:
         analyzer.check_question(question)
     answers = [""] * len(questions)
-    for number, report in zip(order, analyzer.batch(cases, rounds=rounds), strict=True):
-        answers[number] = report.answer
+    for number, answer in zip(order, analyzer.run(cases, rounds=rounds), strict=True):
+        answers[number] = answer.text
     return answers

@@ -1,10 +1,11 @@
-"""Dice of every organ, over patients (Dice, Ecology 1945)."""
+"""Dice of a segmenter's organ masks on digital patients (Dice, Ecology 1945)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Integer
+from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
@@ -15,7 +16,7 @@ from tumorchain_jax.scan.volume import Volume
 
 @dataclass(frozen=True)
 class OrganDice:
-    """Of one organ.
+    """Dice of one organ over patients.
 
     Attributes:
         n: patients who have the organ.
@@ -31,7 +32,7 @@ class OrganDice:
 def organ_dice(
     found: Integer[np.ndarray, "I J K"], truth: Integer[np.ndarray, "P Q R"]
 ) -> dict[int, float]:
-    """Dice of each id of `truth` but 0.
+    """Compute the Dice of each id of `truth` but 0.
 
     Raises:
         InputError: the grids differ.
@@ -53,25 +54,34 @@ def organ_dice(
 def phantom_dice(
     segment: Callable[[Volume], Volume], seeds: Iterable[int]
 ) -> list[dict[str, float]]:
-    """Dice of each organ of digital patients, by TotalSegmentator's names.
+    """Compute the Dice of each organ of digital patients, by TotalSegmentator's names.
 
     Args:
         segment: a CT -> TotalSegmentator v2 `total` ids on its grid.
     """
     rows = []
-    for patient in map(make_patient, seeds):
+    for patient in map(make_patient, tqdm(seeds, "patients", disable=None)):
         dice = organ_dice(segment(patient.ct).voxels, patient.labels.voxels)
         rows.append({TOTALSEGMENTATOR[id_]: value for id_, value in dice.items()})
     return rows
 
 
 def summarise(patients: Sequence[Mapping[str, float]]) -> dict[str, OrganDice]:
-    """Each organ's Dice over the patients who have it."""
+    """Average each organ's Dice over the patients who have it."""
     names = sorted({name for patient in patients for name in patient}, key=TOTALSEGMENTATOR.index)
     return {
         name: _summarise(np.array([patient[name] for patient in patients if name in patient]))
         for name in names
     }
+
+
+def dice_text(organs: Mapping[str, OrganDice]) -> str:
+    """Format what `summarise` returns as a table."""
+    lines = [f"{'organ':<26}{'Dice':>7}{'95 % from':>11}{'to':>7}{'n':>6}"]
+    for name, dice in organs.items():
+        low, high = dice.ci95
+        lines.append(f"{name:<26}{dice.mean:>7.3f}{low:>11.3f}{high:>7.3f}{dice.n:>6}")
+    return "\n".join(lines)
 
 
 def _summarise(values: Float[np.ndarray, " n"]) -> OrganDice:

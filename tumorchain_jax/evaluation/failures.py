@@ -1,6 +1,6 @@
-"""Wrong chains as a page: what was asked, seen, written and true, sorted by kind of error.
+"""HTML page of wrong chains: question, image, text and truth, sorted by kind of error.
 
-The kinds are ours; the words of each say which of the paper's three (section 13.2) it holds.
+The kinds are this project's; each description names the kind of the paper (section 13.2) in it.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ SEEN, TRUE = organ_colour(0), organ_colour(1)
 KINDS = {
     "false alarm": (
         "It names a tumour where there is none. The paper's first kind, false positives due to "
-        "similar appearance, is among these: where the scan holds a look-alike, it is told."
+        "similar appearance, is among these; look-alikes in the scan are listed under the picture."
     ),
     "missed": (
         "It finds nothing where there is a tumour. The paper's second kind, small lesions missed "
@@ -39,9 +39,9 @@ KINDS = {
         "It finds the tumour, but in another organ. The paper's third kind: a tumour that presses "
         "on the organ beside its own."
     ),
-    "wrong part": "The part of the organ, or the third of the scan, is another.",
-    "wrong attribute": "Shape, border, density, count or another trait of the lesion is another.",
-    "wrong stage": "The T, N or M category is another.",
+    "wrong part": "The part of the organ, or the third of the scan, is wrong.",
+    "wrong attribute": "Shape, border, density, count or another attribute of the lesion is wrong.",
+    "wrong stage": "The T, N or M category is wrong.",
     "no answer": "Nothing that was asked for can be read in what it concludes.",
 }
 _KIND_OF_TASK = {
@@ -54,7 +54,7 @@ Failure = tuple[int, Item]
 
 
 def kind_of(item: Item) -> str:
-    """Which of the `KINDS` a wrong answer is."""
+    """Classify a wrong answer as one of the `KINDS`."""
     if not item.parsed:
         return "no answer"
     (truth, *truths), (said, *others) = item.truth.split("; "), item.parsed.split("; ")
@@ -69,11 +69,13 @@ def kind_of(item: Item) -> str:
         return "wrong stage" if wrong[0] in "TNM" else "wrong part"
     if said == NONE and item.subtask != "others":
         return "missed"
+    if item.subtask == "segment_localization":
+        return "wrong part"
     return _KIND_OF_TASK[item.task]
 
 
 def choose(items: Sequence[Sequence[Item]], count: int = SHOWN) -> list[Failure]:
-    """The first wrong answer of each patient in each kind, a kind in turn, until there are `count`.
+    """Choose the first wrong answer of each patient in each kind, a kind in turn, up to `count`.
 
     Args:
         items: of each patient.
@@ -94,7 +96,7 @@ def choose(items: Sequence[Sequence[Item]], count: int = SHOWN) -> list[Failure]
 def failures_page(
     analyzer: Analyzer, patients: Patients, items: Sequence[Sequence[Item]], count: int = SHOWN
 ) -> str:
-    """The page; the chosen questions are asked once more, for their chains.
+    """Make the page; the chosen questions are asked once more, for their chains.
 
     Args:
         items: the answers of each of `patients`.
@@ -132,7 +134,7 @@ right is on the left.</p>
 def _failure(item: Item, report: Report, truth: ModelScan) -> str:
     again = ""
     if report.answer != item.answer:
-        again = '<p class="legend">Asked once more for this page, it wrote another text.</p>'
+        again = '<p class="legend">Asked again for this page, the model wrote another text.</p>'
     source = f"{item.patient} · {item.subtask.replace('_', ' ')}"
     question = with_choices(item.question, item.choices)
     return f"""<section>
@@ -144,7 +146,7 @@ def _failure(item: Item, report: Report, truth: ModelScan) -> str:
 
 
 def _pictures(report: Report, truth: ModelScan) -> str:
-    """The slice with the cells that were looked at last, and again with what is true there."""
+    """Draw the slice twice: with the cells that were looked at last, and with the truth."""
     looks = [mentions for each in report.trace.rounds if (mentions := looked_at(each))]
     last: list[OrganMention] = looks[-1] if looks else []
     seen = cell_mask(

@@ -1,4 +1,4 @@
-"""Patients to ask about: digital ones, painted real CTs, the test patients of a data set."""
+"""Patients to ask about: digital patients, painted real CTs, the test patients of a data set."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -32,24 +32,24 @@ from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.weights.model_folder import ModelFolder
 
-# A stored scan does not say where it lay in the patient; its pictures take a trunk of this size.
+# A stored scan has no affine; its pictures assume a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
 # The axes of a digital patient, whose records take the last for its height.
 UPRIGHT = axcodes2ornt(("R", "A", "S"))
 
 
 class Patients(ABC):
-    """Patients by number, each made when it is asked for.
+    """Patients by number, each made on request.
 
     Attributes:
-        source: says which patients these are, and no others.
+        source: identifies these patients.
     """
 
     source: str
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of patients."""
 
     @abstractmethod
     def __getitem__(self, number: int) -> Asked:
@@ -78,11 +78,11 @@ class Phantoms(Patients):
         self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of patients."""
         return len(self.seeds)
 
     def __getitem__(self, number: int) -> Asked:
-        """A patient made now, as the data set's are."""
+        """Make a patient as data sets do."""
         patient = make_patient(self.seeds[number])
         return _asked(self.analyzer, patient, number, self.predicted)
 
@@ -92,10 +92,10 @@ class Phantoms(Patients):
 
 
 class PaintedScans(Patients):
-    """Real CTs, each with `count` made-up tumours, one at a time: how far does training carry?
+    """Real CTs, each with `count` synthetic tumours, one at a time, to measure generalisation.
 
-    What is asked is what a digital patient is asked, but for the stage: nobody knows the nodes of
-    the real one. An organ without a painted tumour counts as healthy.
+    Questions are those of a digital patient but for the stage, as the nodes of the real patient are
+    unknown. An organ without a painted tumour counts as healthy.
 
     Args:
         scans: each a CT and its TotalSegmentator v2 label map.
@@ -125,7 +125,7 @@ class PaintedScans(Patients):
         self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
-        """How many there are in all CTs."""
+        """Number of painted tumours in all CTs."""
         return len(self._scans) * self.count
 
     def _painted(self, number: int) -> Patient:
@@ -133,7 +133,7 @@ class PaintedScans(Patients):
         return paint_lesion(ct, labels, self.first_seed + number % self.count)
 
     def __getitem__(self, number: int) -> Asked:
-        """A CT painted now, named after its file and the seed."""
+        """Paint a CT; the patient is named after its file and the seed."""
         patient = self._painted(number)
         case, records = _asked(self.analyzer, patient, number, self.predicted)
         name = f"{Path(patient.ct.source).name} with tumour {patient.seed}"
@@ -145,7 +145,7 @@ class PaintedScans(Patients):
 
 
 def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -> Asked:
-    """The patient's scan and records; these are of what the true masks show, whosever are used."""
+    """Prepare the scan; the records are about what the true masks show, whichever are used."""
     case = analyzer.prepare(patient.ct, patient.labels)
     visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
     if predicted:
@@ -174,7 +174,7 @@ class StoredPatients(Patients):
         self.source = f"data set {hashlib.sha256(lines.encode()).hexdigest()}"
 
     def __len__(self) -> int:
-        """How many scans of test patients there are."""
+        """Number of scans of test patients."""
         return len(self._records)
 
     def __getitem__(self, number: int) -> Asked:
@@ -188,7 +188,7 @@ class StoredPatients(Patients):
 
 
 def stored_case(scan: ModelScan, patient: str, checkpoint: ModelFolder) -> PreparedCase:
-    """A data set's scan as `Analyzer.batch` takes it."""
+    """Turn a data set's scan into what `Analyzer.run` takes."""
     config, grid = checkpoint.model, checkpoint.preprocess.grid
     depth, height, width = np.divide(TRUNK_MM, grid)
     to_world = np.zeros((4, 4))
@@ -197,7 +197,7 @@ def stored_case(scan: ModelScan, patient: str, checkpoint: ModelFolder) -> Prepa
     return PreparedCase(
         patient,
         PreparedScan(image, GridTransform(grid, to_world), (), {}),
-        organ_cells(scan.labels, config.roi_grid, config.roi_slots),
+        organ_cells(scan.labels, config.roi),
         (),
         {},
     )
@@ -221,7 +221,7 @@ def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
 
 
 def check_preprocessing(folder: Path, checkpoint: ModelFolder) -> None:
-    """Refuse a data set whose scans are not what the checkpoint reads.
+    """Refuse a data set whose preprocessing is not the checkpoint's.
 
     Raises:
         InputError: it is no data set, or preprocessed in another way.

@@ -1,4 +1,4 @@
-"""A score as a picture: one bar for each subtask, its interval, and what no eyes would get."""
+"""Bar chart of a score: accuracy of each subtask with its interval and both baselines."""
 
 from collections.abc import Mapping
 from html import escape
@@ -9,7 +9,7 @@ ACCURACY, MAJORITY, TEXT_ONLY = "#3b6ea8", "#c2571a", "#2f7d4f"
 
 
 def bar_chart(score: Mapping[str, Any], title: str) -> str:
-    """SVG of what `evaluation/score.py: score` returns.
+    """Draw what `evaluation/score.py: score` returns, as SVG.
 
     Args:
         title: text; stands above the chart.
@@ -52,7 +52,11 @@ def _bar(y: int, name: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _key(y: int) -> str:
-    words = ((ACCURACY, "accuracy, 95 % interval"), (MAJORITY, "majority"), (TEXT_ONLY, "no image"))
+    words = (
+        (ACCURACY, "accuracy, 95 % interval"),
+        (MAJORITY, "majority"),
+        (TEXT_ONLY, "mismatched image"),
+    )
     spans = (f'<tspan fill="{colour}">■</tspan> {word}   ' for colour, word in words)
     return f'<text x="{LEFT}" y="{y}" xml:space="preserve">{"".join(spans)}</text>'
 

@@ -1,9 +1,9 @@
-"""What could be read from the visual tokens by a classifier that is told where the lesion is.
+"""Linear probe: classify what the visual tokens of a lesion hold, given the lesion's true mask.
 
-What it answers and the model does not, the decoder has lost; what neither does, the encoder. There
-is one for each subtask about a tumour, linear, fitted on the tokens of the training patients'
-lesions (by the truth mask) and ill organs. It is not told where nodes and metastases are: that
-would be the answer.
+What the probe answers and the model does not is lost in the decoder; what neither answers may be
+lost in the encoder. There is one logistic regression for each subtask about a tumour, fitted on the
+training patients' tokens of the lesions (by the truth mask) and of the organ with the tumour. Masks
+of nodes and metastases are not given: they would be the answer.
 
 Shape letters: N questions, F features, C answers, K embedding.
 """
@@ -34,11 +34,12 @@ from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.patients import check_preprocessing
 from tumorchain_jax.evaluation.score import Item, make_item, score
 from tumorchain_jax.models.layers.apply import run
-from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.models.tumorchain.model import TumorChain
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
 from tumorchain_jax.weights.model_folder import ModelFolder
 
-ABOUT_TUMOUR = ("segment_localization", *SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
+ABOUT_TUMOUR = (*SUBTASKS["lesion_attributes"], *SUBTASKS["tnm_prediction"])
 PENALTIES = (1.0, 0.1, 0.01, 0.001)
 """On the sum of squared weights; chosen by held-out patients, the strongest of equals."""
 HELD_OUT_ONE_IN = 5
@@ -46,11 +47,11 @@ STEPS = 100
 
 
 def linear_probe(checkpoint: ModelFolder, folder: Path) -> dict[str, dict[str, Any]]:
-    """Fit on a data set's training patients, score on its test patients.
+    """Fit the probes on a data set's training patients and score them on its test patients.
 
     Returns:
         by subtask: `accuracy`, `ci95` and `n` as in `score`; `majority`, of always giving the
-        training patients' commonest answer.
+        most frequent answer of the training patients.
 
     Raises:
         InputError: the data set is empty, its split leaks, no patient of one side has a tumour, or
@@ -81,7 +82,7 @@ def linear_probe(checkpoint: ModelFolder, folder: Path) -> dict[str, dict[str, A
 
 
 def probe_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """What `linear_probe` returns, to read."""
+    """Format what `linear_probe` returns as a table."""
     lines = [
         "A linear classifier on the checkpoint's tokens of the lesions (by the truth mask) and of "
         "their organ; nodes and metastases are not pointed out. Accuracy in percent",
@@ -96,7 +97,7 @@ def probe_text(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _records_by_side(folder: Path) -> list[list[Record]]:
-    """The records about tumours of the training patients, and those of the test patients."""
+    """Return the records about tumours of the training patients, and those of the test patients."""
     check_split(folder)
     split = read_split(folder)
     records = [record for record in read_records(folder) if record.subtask in ABOUT_TUMOUR]
@@ -111,7 +112,7 @@ def _records_by_side(folder: Path) -> list[list[Record]]:
 def _features(
     checkpoint: ModelFolder, folder: Path, organs: Mapping[int, int]
 ) -> dict[int, Float[np.ndarray, " F"]]:
-    """The features of each scan; `organs` has the ill organ of each."""
+    """Compute the features of each scan; `organs` maps a scan to its organ with a tumour."""
     config, params = checkpoint.model, jax.device_put(unflatten(checkpoint.params))
     encode = jax.jit(partial(run, TumorChain(config), method="encode"))
     source = ArrayRecordDataSource(shard_paths(folder, "scans"))
@@ -120,24 +121,24 @@ def _features(
         numbers = order[first : first + BATCH_SIZE]
         scans = [ModelScan.from_bytes(source[number]) for number in numbers]
         images = np.stack([scan.image for scan in scans]).astype(np.float32) / 255
-        # A last batch that is not full is filled up: another size would compile anew.
+        # A last batch that is not full is filled up: another size would compile again.
         filled = np.resize(images, (BATCH_SIZE, *images.shape[1:]))
-        banks = np.asarray(encode(params, filled), np.float32)
-        for number, scan, visual_tokens in zip(numbers, scans, banks, strict=False):
-            features[number] = lesion_features(visual_tokens, scan, organs[number], config)
+        tokens = np.asarray(encode(params, filled), np.float32)
+        for number, scan, visual_tokens in zip(numbers, scans, tokens, strict=False):
+            features[number] = lesion_features(visual_tokens, scan, organs[number], config.roi)
     return features
 
 
 def lesion_features(
-    visual_tokens: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, config: TumorChainConfig
+    visual_tokens: Float[np.ndarray, "M K"], scan: ModelScan, organ: int, roi: RoiSpec
 ) -> Float[np.ndarray, " F"]:
-    """Mean and maximum of the tokens of the lesions' cells and of the organ's; which organ it is.
+    """Pool the tokens of the lesions' cells and of the organ's by mean and maximum; add the organ.
 
     The lesions' mean is weighted by their voxels. What the model's grid does not show is zero.
     """
-    cells = visual_tokens[config.roi_offset :]
-    lesions = coverage((scan.lesions > 0).astype(np.uint8), config.roi_grid)[1]
-    table = organ_cells(scan.labels, config.roi_grid, config.roi_slots)
+    cells = roi.cell_tokens(visual_tokens)
+    lesions = coverage((scan.lesions > 0).astype(np.uint8), roi.grid)[1]
+    table = organ_cells(scan.labels, roi)
     own = np.bincount(table.cells[organ], table.valid[organ], len(cells))
     one_hot = np.equal(DIGESTIVE, organ)
     return np.concatenate([_pooled(cells, lesions), _pooled(cells, own), one_hot])
@@ -156,12 +157,12 @@ def learn_to_answer(
     patients: Sequence[str],
     asked: Float[np.ndarray, "M F"],
 ) -> list[str]:
-    """What logistic regression answers when `asked`, after the questions whose scans were `seen`.
+    """Fit logistic regression on the features `seen` and predict the answers to those `asked`.
 
-    The penalty is chosen by the answers to a fifth of the `patients`, then all are learned from.
+    The penalty is chosen on a fifth of the `patients`, held out; then it is fitted on all.
     """
     middle, scale = seen.mean(axis=0), seen.std(axis=0)
-    scale[scale < 1e-6] = 1  # what never changes tells nothing
+    scale[scale < 1e-6] = 1  # a constant feature carries no information
     inputs, new = (
         jnp.pad((rows - middle) / scale, ((0, 0), (0, 1)), constant_values=1)
         for rows in (seen, asked)
@@ -178,7 +179,7 @@ def learn_to_answer(
 
 
 def held_out(patients: Sequence[str]) -> Bool[np.ndarray, " N"]:
-    """Whose questions are held out to choose the penalty."""
+    """Mark the questions that are held out to choose the penalty."""
     return np.isin(patients, np.unique(patients)[::HELD_OUT_ONE_IN])
 
 
@@ -189,7 +190,7 @@ def _fit(
     counts: Bool[Array, " N"],
     penalty: Float[Array, ""],
 ) -> Float[Array, "F C"]:
-    """The weights of the least loss; that of the last input, always one, is free of penalty."""
+    """Fit the weights by L-BFGS; the last input is always one, and its weight is not penalised."""
 
     def penalised(weights: Float[Array, "F C"]) -> Float[Array, ""]:
         return _loss(weights, inputs, targets, counts) + penalty * jnp.sum(weights[:-1] ** 2)
@@ -215,6 +216,6 @@ def _loss(
     targets: Float[Array, "N C"],
     counts: Bool[Array, " N"],
 ) -> Float[Array, ""]:
-    """Mean cross entropy of the questions that count."""
+    """Mean cross entropy over the questions marked in `counts`."""
     losses = optax.softmax_cross_entropy(inputs @ weights, targets)
     return counts @ losses / jnp.maximum(counts.sum(), 1)

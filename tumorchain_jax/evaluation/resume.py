@@ -1,7 +1,7 @@
-"""Answers kept on the way, so that a stopped evaluation goes on where it was.
+"""Saved answers of an unfinished evaluation, so that the same command resumes it.
 
-.NAME.answers.jsonl    beside the output folder NAME: what is asked of whom, then a line for
-                       each patient, a list of items
+.NAME.answers.jsonl    beside the output folder NAME: checkpoint and patients in the first
+                       line, then a line for each patient, a list of items
 """
 
 import json
@@ -21,15 +21,15 @@ from tumorchain_jax.inference.analyzer import Analyzer
 
 
 def answers_path(output: Path) -> Path:
-    """Where the answers of an unfinished evaluation into the folder `output` are."""
+    """Path of the saved answers of an unfinished evaluation into the folder `output`."""
     return output.with_name(f".{output.name}.answers.jsonl")
 
 
 def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[list[Item]]:
-    """The items of each patient; with a `path`, those kept there are not asked again.
+    """Return the items of each patient; with a `path`, saved answers are not asked again.
 
     Raises:
-        InputError: what is kept there is of another checkpoint or of other patients.
+        InputError: the saved answers are of another checkpoint or of other patients.
     """
     run = {
         "version": __version__,
@@ -49,7 +49,7 @@ def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[l
 
 
 def _begin(path: Path, run: dict[str, str]) -> list[list[Item]]:
-    """What is kept at `path`; if nothing is, the file is begun."""
+    """Read the saved answers at `path`, or start the file."""
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         _append(path, run)

@@ -1,4 +1,4 @@
-"""`tumorchain evaluate`: ask, judge, keep."""
+"""`tumorchain evaluate`: ask, judge, score, write."""
 
 import json
 from collections.abc import Sequence
@@ -30,22 +30,23 @@ def evaluate(
     seed: int,
     segmenter: TotalSegmenter | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """Judge kept answers (`items`), or ask a checkpoint and judge what it says.
+    """Score saved answers (`items`), or ask a checkpoint and score its answers.
 
     Args:
         checkpoint: folder; None is the nano model that ships with the package.
         output: new folder for answers, score, chart and failures.
-        data: a data set, whose test patients are asked about; else
-        real: pairs of a CT and its label map, into each of which `tumours` are painted; else
+        items: file of saved answers.
+        data: a data set, whose test patients are asked about; otherwise
+        real: pairs of a CT and its label map, into each of which `tumours` are painted; otherwise
         phantoms: this many digital patients.
         seed: of the first phantom or tumour.
         segmenter: makes the organ masks of phantoms and real CTs, in place of the true ones.
 
     Returns:
-        the score as plain values, and for people.
+        the score as plain values, and as text.
 
     Raises:
-        InputError: anything of these cannot be used.
+        InputError: one of these cannot be used.
     """
     if output:
         check_folder(output, overwrite=False)
@@ -81,7 +82,7 @@ def evaluate(
 def _ask(
     analyzer: Analyzer, patients: Patients, output: Path | None
 ) -> tuple[list[Item], dict[str, str]]:
-    """The judged answers, and the page of those that are wrong if there is a folder for it."""
+    """Return the judged answers and, if there is an output folder, the page of the wrong ones."""
     path = answers_path(output) if output else None
     answers = ask_all(analyzer, patients, path)
     page = {"failures.html": failures_page(analyzer, patients, answers)} if path else {}

@@ -1,7 +1,7 @@
-"""Judged answers -> the numbers of the paper's Tables 1 and 6.
+"""Scores in the form of the paper's Tables 1 and 6, from judged answers.
 
-No model is needed: answers lie in JSON lines, one `Item` each. Intervals are percentile bootstraps
-over patients: the items of a patient stand or fall together, so they are drawn together.
+No model is needed: answers are JSON lines, one `Item` each. Intervals are percentile bootstraps
+over patients: items of one patient are not independent, so they are drawn together.
 """
 
 import json
@@ -27,7 +27,7 @@ _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 
 @dataclass(frozen=True)
 class Item:
-    """One question and what became of it.
+    """One question, its answer and the judgement.
 
     Attributes:
         patient, task, subtask, question, choices: of the record.
@@ -36,7 +36,7 @@ class Item:
         answer: all the text of the model's last round.
         parsed: what `judge` read in it, "" if nothing (unparsed).
         right: whether that is the truth.
-        text_only_right: the same of the answer given without the image; None if not asked.
+        text_only_right: the same for the answer about a mismatched image; None if not asked.
     """
 
     patient: str
@@ -53,7 +53,7 @@ class Item:
 
 
 def make_item(record: Record, answer: str, text_only: str | None = None) -> Item:
-    """Judge an answer to a record, and the one given without the image if there is one.
+    """Judge an answer to a record, and the one about a mismatched image if there is one.
 
     Raises:
         InputError: the record's own answer cannot be read.
@@ -77,12 +77,12 @@ def make_item(record: Record, answer: str, text_only: str | None = None) -> Item
 
 
 def json_lines(items: Sequence[Item]) -> str:
-    """A line for each item, to keep."""
+    """Format items as JSON lines."""
     return "".join(json.dumps(asdict(item)) + "\n" for item in items)
 
 
 def read_items(path: Path) -> list[Item]:
-    """A file of `json_lines`.
+    """Read a file of `json_lines`.
 
     Raises:
         InputError: there is no such file, or a line is no item.
@@ -111,10 +111,10 @@ def _item(line: bytes, source: str) -> Item:
 
 
 def item_of(values: Any, source: str) -> Item:
-    """An item from its plain values, checked.
+    """Make an item from plain values, checked.
 
     Args:
-        source: where they were found, for the error.
+        source: where the values were found, for the error.
 
     Raises:
         InputError: a value is missing or cannot be.
@@ -142,14 +142,15 @@ def _refusal(source: str, field: str, found: object, expected: str) -> InputErro
 
 
 def score(items: Sequence[Item]) -> dict[str, Any]:
-    """The form of Table 1, and per organ that of Table 6; percent, but for the counts.
+    """Score items in the forms of Table 1 and, by organ, of Table 6; in percent, but for counts.
 
     Returns:
         `average`: over the subtasks that were asked; with its `ci95`, the averages of `majority`
         and `text_only`, and `n`, `patients`, `unparsed`.
-        `subtasks`: each with `accuracy`, `ci95`, `n`, `unparsed`; `majority`, of always saying
-        what is most often true in it (apart for multiple choice, yes or no, and open questions);
-        `text_only`, None unless every item has that answer.
+        `subtasks`: each with `accuracy`, `ci95`, `n`, `unparsed`; `majority`, of always
+        giving its most frequent truth (separately for multiple choice, yes or no, and open
+        questions); `text_only`, of the answers about a mismatched image, None unless every item has
+        one.
         `organs`: Table 6, whose numbers are of the reports on each digestive organ's tumours (the
         task cot_report): `accuracy`, `ci95`, `n`; `organ_average` over the organs, None without.
 
@@ -192,10 +193,10 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def summary(items: Sequence[Item]) -> dict[str, Any]:
-    """`score`, and the ill alone, asked in which organ the tumour is.
+    """Add to `score` the patients with a tumour alone, asked in which organ it is.
 
     Returns:
-        of `score`, and `tumour_organ`: such a row for the open questions and one for the
+        of `score`, and `tumour_organ`: a row for the open questions and one for the
         `multiple_choice`; None where there are none.
     """
     organ = [
@@ -215,10 +216,10 @@ def summary(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
-    """By how much the average accuracy of run `a` is above that of run `b`, on the same items.
+    """Average accuracy of run `a` minus that of run `b`, on the same items.
 
-    Runs of several training seeds may be put one after the other, as many in both: a patient is
-    then drawn with all of them.
+    Runs of several training seeds may be concatenated, as many in both: a patient is then drawn
+    with all of them.
 
     Returns:
         `difference` and its `ci95`, in points of percent; `n` and `patients`.
@@ -257,7 +258,7 @@ def _groups(items: Sequence[Item], field: str, names: Sequence[str]) -> dict[str
 
 
 def _draw(groups: Collection[Sequence[Item]]) -> Float[np.ndarray, "draws groups"]:
-    """Percent right in each group: as it is in row 0, then in `RESAMPLES` draws of patients."""
+    """Percent right in each group: of all items in row 0, then in `RESAMPLES` draws of patients."""
     patients = sorted({item.patient for group in groups for item in group})
     rows = {patient: row for row, patient in enumerate(patients)}
     n, right = np.zeros((2, len(patients), len(groups)))

@@ -12,7 +12,7 @@ LABEL, CELL, ORGAN_CELL = 14, 8, 11
 _TABLE_1 = (
     ("Position", "organ_position", "organ"),
     ("Position", "tumor_position", "tumor"),
-    ("Position", "segment_localization", "segm."),
+    ("Lesion attributes", "segment_localization", "segm."),
     ("Lesion attributes", "shape", "shape"),
     ("Lesion attributes", "boundary", "bound."),
     ("Lesion attributes", "density", "density"),
@@ -45,7 +45,7 @@ def organ_table(score: Mapping[str, Any]) -> str:
 
 
 def summary_text(summary: Mapping[str, Any]) -> str:
-    """What `evaluation/score.py: summary` returns, to read."""
+    """Format what `evaluation/score.py: summary` returns as text."""
     patients = f"{summary['patients']} patients with made-up tumours, accuracy in percent"
     lines = [f"{patients}; text only: about another patient's scan", "", table(summary), ""]
     if summary["organs"]:

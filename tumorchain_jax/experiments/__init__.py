@@ -1,1 +1,1 @@
-"""The paper's experiments on digital patients: one budget, one command, one table."""
+"""The paper's ablations on digital patients: one budget, one command, one table."""

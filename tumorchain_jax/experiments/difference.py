@@ -1,4 +1,4 @@
-"""Whether a method is better than another, over patients and over training seeds."""
+"""Paired differences between methods, over patients and training seeds."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -16,11 +16,11 @@ _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 def difference_over_seeds(
     a: Sequence[Sequence[Item]], b: Sequence[Sequence[Item]]
 ) -> dict[str, Any]:
-    """By how much the average accuracy of method `a` is above that of method `b`.
+    """Average accuracy of method `a` minus that of method `b`.
 
     The interval is a percentile bootstrap that draws patients and, independently, seeds; both
-    methods get the same draw. With three seeds it is a rough one, and with one seed it knows of
-    the patients alone.
+    methods get the same draw. With three seeds it is rough, and with one seed it covers the
+    patients alone.
 
     Args:
         a, b: a list of items for each seed: the same seeds, and in each the same questions.
@@ -53,7 +53,7 @@ def difference_over_seeds(
 def _counts(
     method: Sequence[Sequence[Item]], patients: Sequence[str]
 ) -> tuple[Float[np.ndarray, "S P T"], Float[np.ndarray, "S P T"]]:
-    """Right answers and all answers, for each seed, patient and subtask that was asked."""
+    """Count right answers and all answers, for each seed, patient and subtask that was asked."""
     right, n = np.zeros((2, len(method), len(patients), len(_SUBTASKS)))
     rows = {patient: row for row, patient in enumerate(patients)}
     for seed, items in enumerate(method):

@@ -1,7 +1,7 @@
-"""Which experiments there are, and how the configuration of each differs from the full method's.
+"""Plan of the experiments: the runs, and how each configuration differs from the full method's.
 
-They are the paper's ablations (Table 1, last rows; Table 8) and choices of design that it leaves
-open. See `configs/experiments.py` for what each is.
+They are the paper's ablations (Table 1, last rows; Table 8) and design choices that it leaves open.
+`configs/experiments.py` describes each.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 
 SEEDED = ("full", "without-iir", "without-cot", "without-both")
-"""What is run with several seeds, and compared with the first of them."""
+"""Experiments that run with several seeds; the others are compared with the first."""
 ATTENTION = LoRA((r"decoder/.*/(q|k|v|o)_proj",), rank=8, alpha=16.0)
 ADAPTERS = r".*/lora_[ab]"
 
@@ -37,18 +37,18 @@ class Run:
     adapts: bool = False
 
     def folder(self, workdir: Path) -> Path:
-        """Where the run is kept."""
+        """Folder of the run."""
         return workdir / "runs" / f"{self.name}-seed{self.seed}"
 
 
 def plan(config: ConfigDict) -> list[Run]:
-    """All runs, in the order in which they are made; the first is what others start from.
+    """List all runs in the order in which they are made; adapting runs start from the first.
 
     Args:
         config: as `configs/experiments.py`.
 
     Raises:
-        InputError: it lacks the fields that are the experiments' own.
+        InputError: it lacks the fields of experiments.
     """
     for field in ("seeds", "test", "adaptation"):
         if field not in config:
@@ -83,7 +83,7 @@ def plan(config: ConfigDict) -> list[Run]:
         | {
             "model": replace(model, lora=ATTENTION),
             "trainable": ((ADAPTERS, True), (r"decoder/.*", False), *config.trainable),
-            # An adapter bears a greater rate than the weights it stands in for.
+            # Adapters train well at a higher learning rate than the full weights.
             "lr_multiplier": ((ADAPTERS, 10.0), *config.lr_multiplier),
         },
         "full-finetuning": adaptation,
@@ -94,7 +94,7 @@ def plan(config: ConfigDict) -> list[Run]:
 
 
 def select(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
-    """The runs of some experiments, or of all if none is named.
+    """Select the runs of some experiments, or of all if none is named.
 
     Raises:
         InputError: no experiment has such a name.
@@ -107,7 +107,7 @@ def select(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
 
 
 def configure(config: ConfigDict, run: Run, base: Run, workdir: Path) -> ConfigDict:
-    """The training configuration of a run.
+    """Make the training configuration of a run.
 
     Args:
         base: whose checkpoint an adapting run starts from.

@@ -1,14 +1,13 @@
-"""Makes the experiments run by run, and the table anew after each.
+"""Run the experiments one by one, and write the table after each.
 
-DIR/experiments.json     the configuration that all of it is made with
-DIR/data, DIR/test, DIR/adaptation-data, DIR/encoder    what runs share
+DIR/experiments.json     the configuration of all runs
+DIR/data, DIR/test, DIR/adaptation-data, DIR/pretrain    shared by the runs
 DIR/runs/NAME-seedS/     a run's training, its checkpoint in `export`, and its answers;
                          `items.jsonl` comes last: a run that has it is done
 DIR/table.md, table.json, plots/NAME.svg
 """
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import jax
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
 from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
@@ -32,14 +32,14 @@ from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.pretraining.train import pretrain_encoder
-from tumorchain_jax.training.tumorchain.train import train
+from tumorchain_jax.training.registry import train
 
 Train = Callable[[ConfigDict, Path], None]
 Ask = Callable[[Path, Path, int | None], list[Item]]
 
 
 def prepare_shared(config: ConfigDict, workdir: Path) -> None:
-    """Make what all runs share, as far as it is not there: patients, and the encoder."""
+    """Make what all runs share and is not there yet: patients, and the pretrained encoder."""
     encoder, window = config.model.encoder, config.window
     preprocess = PreprocessConfig(encoder.image, window.level, window.width)
     vocab_size = config.model.decoder.vocab_size
@@ -53,7 +53,7 @@ def prepare_shared(config: ConfigDict, workdir: Path) -> None:
 
 
 def ask_checkpoint(checkpoint: Path, data: Path, rounds: int | None) -> list[Item]:
-    """The answers of a checkpoint to what a data set's test patients are asked."""
+    """Ask a checkpoint the questions about a data set's test patients."""
     analyzer = Analyzer.load(checkpoint, batch_size=8)
     patients = StoredPatients(analyzer, data)
     asked = (patients[number] for number in range(len(patients)))
@@ -68,7 +68,7 @@ def run_experiments(
     train: Train = train,
     ask: Ask = ask_checkpoint,
 ) -> str:
-    """Make what is not yet done of some experiments, or of all if none is named.
+    """Make the runs that are not done yet, of some experiments or of all if none is named.
 
     Args:
         config: as `configs/experiments.py`.
@@ -80,7 +80,7 @@ def run_experiments(
         The table of all runs that are done.
 
     Raises:
-        InputError: the configuration, a name, or a workdir that was made otherwise.
+        InputError: the configuration or a name is wrong, or the workdir has other settings.
     """
     runs = plan(config)
     todo = [run for run in select(runs, only) if not _items(run, workdir).is_file()]
@@ -93,13 +93,13 @@ def run_experiments(
     for number, (run, run_config) in enumerate(jobs, start=1):
         print(f"[{number}/{len(jobs)}] {run.folder(workdir).name}", flush=True)
         _make(run, run_config, workdir, train, ask)
-        jax.clear_caches()  # the next run has other programs
+        jax.clear_caches()  # the next run compiles other programs
         write_table(runs, workdir)
     return write_table(runs, workdir)
 
 
 def states(config: ConfigDict, workdir: Path) -> dict[str, str]:
-    """Every run, and whether it is `done`, `begun` or `to do`."""
+    """Map every run to `done`, `begun` or `to do`."""
 
     def state(run: Run) -> str:
         if _items(run, workdir).is_file():
@@ -110,23 +110,23 @@ def states(config: ConfigDict, workdir: Path) -> dict[str, str]:
 
 
 def write_table(runs: Sequence[Run], workdir: Path) -> str:
-    """Score all runs that are done, and write the table in every form; its text."""
+    """Score all runs that are done, write the table in every form, and return its text."""
     measured: dict[str, list[Measured]] = {}
     for run in runs:
         if _items(run, workdir).is_file():
             measured.setdefault(run.name, []).append(_measured(run, workdir))
     numbers = results(measured)
     text = markdown(numbers)
-    _write(workdir / "table.json", json.dumps(numbers, indent=1) + "\n")
-    _write(workdir / "table.md", text)
+    write_file(workdir / "table.json", (json.dumps(numbers, indent=1) + "\n").encode())
+    write_file(workdir / "table.md", text.encode())
     for name, score in numbers["runs"].items():
-        _write(workdir / "plots" / f"{name}.svg", bar_chart(score, name))
+        write_file(workdir / "plots" / f"{name}.svg", bar_chart(score, name).encode())
     return text
 
 
 def _make(run: Run, config: ConfigDict, workdir: Path, train: Train, ask: Ask) -> None:
     folder = run.folder(workdir)
-    if run.adapts:  # new patients, but the checkpoint's words
+    if run.adapts:  # new patients, but the checkpoint's tokenizer
         data = Path(config.data.folder)
         data.mkdir(exist_ok=True)
         shutil.copy(Path(config.init) / "tokenizer.json", data)
@@ -134,8 +134,8 @@ def _make(run: Run, config: ConfigDict, workdir: Path, train: Train, ask: Ask) -
     started = time.monotonic()
     items = ask(folder / "export", workdir / "test", None if config.iir else 1)
     seconds = {"seconds": round(time.monotonic() - started, 2)}
-    _write(folder / "evaluation.json", json.dumps(seconds) + "\n")
-    _write(_items(run, workdir), json_lines(items))
+    write_file(folder / "evaluation.json", (json.dumps(seconds) + "\n").encode())
+    write_file(_items(run, workdir), json_lines(items).encode())
 
 
 def _items(run: Run, workdir: Path) -> Path:
@@ -146,14 +146,14 @@ def _measured(run: Run, workdir: Path) -> Measured:
     folder = run.folder(workdir)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     seconds = [json.loads(line)["seconds"] for line in lines]
-    # They begin again where training was stopped and went on.
+    # Seconds start from 0 again where training was resumed.
     training = seconds[-1] + sum(last for last, next in pairwise(seconds) if next < last)
     evaluation = json.loads((folder / "evaluation.json").read_text())["seconds"]
     return Measured(run.seed, read_items(_items(run, workdir)), training / 60, evaluation / 60)
 
 
 def _check_patients(config: ConfigDict) -> None:
-    """Refuse a patient who would be both learned and tested."""
+    """Refuse a patient who would be in both training and test data."""
     sets = {
         name: range(config[name].first_seed, config[name].first_seed + config[name].phantoms)
         for name in ("data", "test", "adaptation")
@@ -170,18 +170,18 @@ def _check_patients(config: ConfigDict) -> None:
 
 
 def _check_base(base: Run, todo: Sequence[Run], workdir: Path) -> None:
-    """Refuse to adapt a checkpoint that neither is there nor will be."""
+    """Refuse to adapt a checkpoint that neither exists nor will be made."""
     if any(run.adapts for run in todo) and base not in todo and not _items(base, workdir).is_file():
         folder, hint = base.folder(workdir), f"make {base.name} first"
         raise InputError(folder, "run", "none", "one that is done, to adapt its checkpoint", hint)
 
 
 def _check_settings(config: ConfigDict, workdir: Path) -> None:
-    """Keep the configuration; refuse a workdir that has another."""
+    """Store the configuration; refuse a workdir that has another."""
     path = workdir / "experiments.json"
     text = config.to_json_best_effort(indent=1) + "\n"
     if not path.is_file():
-        _write(path, text)
+        write_file(path, text.encode())
         return
     try:
         found = flatten(json.loads(path.read_text()))
@@ -194,10 +194,3 @@ def _check_settings(config: ConfigDict, workdir: Path) -> None:
         if before != now:
             hint = "name another workdir, or set it as it was"
             raise InputError(path, field.replace("/", "."), str(before), str(now), hint)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)

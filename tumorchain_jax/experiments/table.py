@@ -1,4 +1,4 @@
-"""What the runs measured, beside what the paper measured on hospital data with 7B parameters."""
+"""Results of the runs beside the paper's, which are of 7B parameters on hospital data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Measured:
 
 
 def results(measured: dict[str, list[Measured]]) -> dict[str, Any]:
-    """All numbers, from the runs of each experiment.
+    """Compute all numbers from the runs of each experiment.
 
     Returns:
         `runs`: by experiment, what `score` says of all its seeds together; with `seeds`, the
@@ -92,7 +92,7 @@ def _difference(
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """What `results` returns, as three tables."""
+    """Format what `results` returns as three tables."""
     subtasks = [name for names in SUBTASKS.values() for name in names]
     runs, differences = results["runs"].items(), results["differences"].items()
     return "\n\n".join(

@@ -1,4 +1,4 @@
-"""A language model alone: chat, to see that weights which were brought in are sound.
+"""A language model without images: chat, to check weights that were imported.
 
 model = LanguageModel.load(Path("imported"))    # what `tumorchain convert import` wrote
 print(model.chat([{"role": "user", "content": "What is a tumour?"}]))
@@ -23,6 +23,7 @@ from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable, cache_folder, download, is_right
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
+from tumorchain_jax.models.families import decoder_from_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.text import continue_text
@@ -62,7 +63,7 @@ class LanguageModel:
             hint = "put the tokenizer of the model into its folder, and import it again"
             raise InputError(source, "tokenizer.json", "none", "a tokenizer", hint)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
-        config = Qwen2Config(**imported.config["decoder"])
+        config = decoder_from_dict(imported.config["decoder"])
         return cls(config, imported.restore()["decoder"], tokenizer, _ends(source, tokenizer))
 
     def generate(
@@ -72,10 +73,10 @@ class LanguageModel:
         sampling: Sampling = GREEDY,
         seed: int = 0,
     ) -> list[list[int]]:
-        """Continue some rows of token ids; each is answered as if it were alone.
+        """Continue rows of token ids; each row's result is as if it were alone.
 
         Returns:
-            the new ids of each row, without the one that ended it.
+            the new ids of each row, without the end token.
         """
         length = -(-max(map(len, prompts)) // LENGTHS) * LENGTHS
         tokens = np.zeros((len(prompts), length), np.int32)
@@ -105,7 +106,7 @@ class LanguageModel:
         sampling: Sampling = GREEDY,
         seed: int = 0,
     ) -> str:
-        """The answer to a conversation.
+        """Answer the last turn of a conversation.
 
         Args:
             turns: {"role": "user" or "assistant", "content": text}.
@@ -116,9 +117,7 @@ class LanguageModel:
         if self.tokenizer.chat_template is None:
             expected, hint = "a chat template", "take an instruction-tuned model"
             raise InputError("tokenizer", "chat_template", "none", expected, hint)
-        if find_spec("jinja2") is None:
-            expected, hint = "one, to fill in the template", "install tumorchain-jax[chat]"
-            raise InputError("chat", "jinja2", "no such package here", expected, hint)
+        check_chat()
         prompt = self.tokenizer.apply_chat_template(
             [*turns], add_generation_prompt=True, return_dict=False
         )
@@ -126,10 +125,17 @@ class LanguageModel:
         return self.tokenizer.decode(answer, skip_special_tokens=True)
 
 
-def example_checkpoint() -> Path:
-    """SmolLM2-135M-Instruct (Apache-2.0), downloaded and imported once.
+def check_chat() -> None:
+    """Raise InputError without the package that fills in chat templates."""
+    if find_spec("jinja2") is None:
+        expected, hint = "one, to fill in the template", "install tumorchain-jax[chat]"
+        raise InputError("chat", "jinja2", "no such package here", expected, hint)
 
-    It is quantised to four bits; what is imported is what these stand for.
+
+def example_checkpoint() -> Path:
+    """Download and import SmolLM2-135M-Instruct (Apache-2.0), once.
+
+    The file is quantised to four bits; its dequantised values are imported.
 
     Raises:
         NotAvailable: no network, or not the file that it should be.
@@ -149,11 +155,6 @@ def example_checkpoint() -> Path:
     if not imported.is_dir():
         import_folder(path, imported)
     return imported
-
-
-def printable(text: str) -> str:
-    """Model text is data: no control characters reach the terminal, but lines stay lines."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def _ends(source: Path, tokenizer: Any) -> list[int]:

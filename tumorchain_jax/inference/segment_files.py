@@ -1,4 +1,4 @@
-"""`tumorchain segment`: which label maps are to be made, and how each is made and written."""
+"""Segment scans to files: which label maps to make, and how each is made and written."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import atomic_directory, write_file
 from tumorchain_jax.inference.case_list import NIFTI, list_cases, scan_name
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.scan.volume import Volume
@@ -23,8 +24,9 @@ from tumorchain_jax.segmentation.total import TotalSegmenter
 
 CLASSES = dict(enumerate(TOTALSEGMENTATOR))
 del CLASSES[0]
+STATISTICS = "statistics.json"
 OTHER_ENDINGS = (".gz", ".mha", ".mhd", ".nrrd", ".mgz", ".dcm", ".img", ".hdr", ".npy", ".npz")
-"""Of files that are not written here: nobody means a folder of such a name."""
+"""Endings of volume files that are not written here: nobody means a folder of such a name."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,13 @@ class Job:
     """One scan to segment.
 
     Attributes:
-        output: a `.nii.gz` file for one label map, or a folder for a file an organ.
+        output: a `.nii.gz` or `.nii` file for one label map, or a folder for one file per organ.
+        overwrite: an earlier label map, or a folder of nothing but organs, may be there.
     """
 
     ct: Path
     output: Path
+    overwrite: bool = False
 
     @property
     def one_map(self) -> bool:
@@ -44,30 +48,28 @@ class Job:
         return self.output.name.endswith(NIFTI)
 
     @property
-    def masks(self) -> dict[str, Path]:
-        """The file of each organ, where each has one."""
-        return {name: self.output / f"{name}.nii.gz" for name in CLASSES.values()}
-
-    @property
     def statistics(self) -> Path:
-        """Where the statistics go."""
+        """The path of the statistics."""
         if not self.one_map:
-            return self.output / "statistics.json"
-        return self.output.with_name(f"{scan_name(self.output)}.statistics.json")
+            return self.output / STATISTICS
+        return self.output.with_name(f"{scan_name(self.output)}.{STATISTICS}")
 
 
-def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
-    """What a command line asks for.
+def list_jobs(
+    inputs: Sequence[Path], output: Path, one_map: bool, overwrite: bool = False
+) -> list[Job]:
+    """List the label maps that a command line asks for.
 
     Args:
         inputs: as of `list_cases`.
-        output: a NIfTI file, for one scan; a folder that gets NAME.nii.gz of each scan with
-            `one_map`, or else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
+        output: a NIfTI file, for one scan; or a folder that gets NAME.nii.gz of each scan with
+            `one_map`, else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
+        overwrite: replace earlier outputs.
 
     Raises:
         InputError: as `list_cases`, or one file for several scans, or a file that is not NIfTI.
     """
-    if output.name.endswith(OTHER_ENDINGS) and not output.name.endswith(NIFTI):
+    if _is_other_file(output.name):
         found, expected = f"a name ending in {output.suffix}", f"{' or '.join(NIFTI)}, or a folder"
         raise InputError(output, "-o", found, expected, "name another")
     cases = list_cases(inputs, [], output)
@@ -75,17 +77,25 @@ def list_jobs(inputs: Sequence[Path], output: Path, one_map: bool) -> list[Job]:
         if len(cases) != 1:
             found, hint = f"one file for {len(cases)} scans", "name a folder"
             raise InputError(output, "-o", found, "one scan, or a folder", hint)
-        return [Job(cases[0].ct, output)]
+        return [Job(cases[0].ct, output, overwrite)]
     if one_map:
-        return [Job(case.ct, output / f"{scan_name(case.ct)}.nii.gz") for case in cases]
-    return [Job(case.ct, case.output) for case in cases]
+        return [Job(case.ct, output / f"{case.name}.nii.gz", overwrite) for case in cases]
+    return [Job(case.ct, case.output, overwrite) for case in cases]
+
+
+def _is_other_file(name: str) -> bool:
+    """Whether a name is that of a file (a picture, a text), but not of NIfTI."""
+    if name.endswith(NIFTI):
+        return False
+    known, _ = MimeTypes().guess_type(name.lower())
+    return known is not None or name.lower().endswith(OTHER_ENDINGS)
 
 
 def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
-    """Refuse what no organ is called, and what these weights do not find.
+    """Refuse names of no organ, and of organs that these weights do not find.
 
     Raises:
-        InputError: there is such a name.
+        InputError: for the first such name.
     """
     for name in organs:
         if name not in CLASSES.values():
@@ -99,30 +109,39 @@ def check_organs(segmenter: TotalSegmenter, organs: Iterable[str]) -> None:
             raise InputError(segmenter.name, "-rs", name, f"what it finds: {found}", hint)
 
 
-def check_job(job: Job, scans: Sequence[Path], overwrite: bool) -> None:
-    """Refuse, before any work is done, what must not or cannot be written.
+def check_job(job: Job, scans: Sequence[Path]) -> None:
+    """Refuse, before any work is done, an output that must not or cannot be written.
 
     Args:
         scans: of all jobs.
 
     Raises:
-        InputError: it is there and `overwrite` is off, it is a scan, or there is no place for it.
+        InputError: the output exists and `job.overwrite` is off; it is one of the scans, or a
+            folder with other files, which overwriting would delete; its folder cannot be written.
     """
-    written = {path.resolve() for path in (job.output, *job.masks.values())}
+    output = job.output.resolve()
     for scan in scans:
-        if scan.resolve() in written:
-            raise InputError(job.output, "output", f"the scan {scan}", "another", "name another")
+        inside = not job.one_map and output in scan.resolve().parents
+        if inside or scan.resolve() == output:
+            raise _refusal(job.output, f"the scan {scan}", "another")
     for path in (job.output, job.statistics):
-        if path.exists() and not overwrite:
-            expected = "a new one (or --overwrite)"
-            raise InputError(path, "output", "an existing one", expected, "name another")
+        if path.exists() and not job.overwrite:
+            raise _refusal(path, "an existing one", "a new one (or --overwrite)")
     if job.output.exists() and job.output.is_dir() == job.one_map:
         found, expected = ("a folder", "a file") if job.one_map else ("a file", "a folder")
-        raise InputError(job.output, "output", found, expected, "name another")
+        raise _refusal(job.output, found, expected)
+    if job.output.is_dir():
+        ours = {STATISTICS, *(f"{name}.nii.gz" for name in CLASSES.values())}
+        others = sorted(path.name for path in job.output.iterdir() if path.name not in ours)
+        if others:
+            raise _refusal(job.output, f"{others[0]}, which is no organ", "masks of organs alone")
     parent = next(path for path in job.output.absolute().parents if path.exists())
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-        found = "a place that cannot be written"
-        raise InputError(parent, "output", found, "a folder to write to", "name another")
+        raise _refusal(parent, "a place that cannot be written", "a folder to write to")
+
+
+def _refusal(path: Path, found: str, expected: str) -> InputError:
+    return InputError(path, "output", found, expected, "name another")
 
 
 def segment(
@@ -134,14 +153,15 @@ def segment(
     """Segment one scan and write what was found.
 
     Args:
-        organs: None: all that the segmenter finds.
-        statistics: of each organ, in a file of their own.
+        organs: names; None: all that the segmenter finds.
+        statistics: measure each organ, into a file of its own.
 
     Returns:
-        what was done.
+        scan, output, segmenter, weights (model name -> identity), found (names), statistics,
+        seconds.
 
     Raises:
-        InputError: the scan cannot be used.
+        InputError: the scan cannot be used, or the output cannot be written.
     """
     started = time.monotonic()
     ct = read_ct(job.ct)
@@ -154,14 +174,14 @@ def segment(
     try:
         _write(job, labels, names, segmenter.name, record)
     except OSError as error:
-        found, hint = error.strerror or type(error).__name__, "name another"
-        raise InputError(job.output, "output", found, "a place to write to", hint) from error
-    parts = segmenter.finding(wanted)
+        found = error.strerror or type(error).__name__
+        raise _refusal(job.output, found, "a place to write to") from error
+    models = segmenter.models_for(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),
         "output": str(job.output),
         "segmenter": segmenter.name,
-        "weights": {part.name: part.identity() for part in parts},
+        "weights": {model.name: model.identity() for model in models},
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
     if record is not None:
@@ -176,18 +196,19 @@ def _write(
     segmenter: str,
     statistics: Mapping[str, Any] | None,
 ) -> None:
-    """Write all files. What was there of another scan, or of other organs, does not stay."""
-    stale = [job.statistics] if statistics is None else []
+    """Write all files; an earlier output, statistics included, is replaced as a whole."""
+    job.output.parent.mkdir(parents=True, exist_ok=True)
+    record = None if statistics is None else f"{json.dumps(statistics, indent=4)}\n".encode()
     if job.one_map:
-        job.output.parent.mkdir(parents=True, exist_ok=True)
         write_labels(job.output, labels, names, segmenter)
-    else:
-        job.output.mkdir(parents=True, exist_ok=True)
+        if record is None:
+            job.statistics.unlink(missing_ok=True)
+        else:
+            write_file(job.statistics, record)
+        return
+    with atomic_directory(job.output.resolve(), job.overwrite) as folder:
         for number, name in names.items():
             mask = Volume((labels.voxels == number).astype(np.uint8), labels.affine)
-            write_labels(job.masks[name], mask, {1: name}, segmenter)
-        stale += [path for name, path in job.masks.items() if name not in names.values()]
-    if statistics is not None:
-        write_file(job.statistics, f"{json.dumps(statistics, indent=4)}\n".encode())
-    for path in stale:
-        path.unlink(missing_ok=True)
+            write_labels(folder / f"{name}.nii.gz", mask, {1: name}, segmenter)
+        if record is not None:
+            write_file(folder / STATISTICS, record)

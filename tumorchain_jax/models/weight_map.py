@@ -2,7 +2,8 @@
 
 A row is (regex over our parameter path, template of their key, transform). The regex matches the
 whole path, as in `path_rules`, and its groups are put into the template: `\\1`. Where the template
-holds `{layer}`, our parameter stacks all layers on its leading axis and there is one key a layer.
+holds `{layer}`, our parameter stacks all layers on its leading axis and there is one key a layer;
+`{layer+1}` counts them from 1, for a stack without the first.
 As our paths and shapes are known, so is the exact set of their keys: a key too many, a key too few
 or another shape is an error, and nothing is left out in silence.
 """
@@ -29,9 +30,16 @@ class Transform(NamedTuple):
     rows: int
 
 
+LAYER = re.compile(r"\{layer(?:\+(\d+))?\}")
 KEEP = Transform(lambda x: x, lambda x: x, 0)
 # PyTorch keeps the weight of a linear layer as (outputs, inputs); ours is (inputs, outputs).
 TRANSPOSE = Transform(np.transpose, np.transpose, -1)
+# That of a convolution as (outputs, inputs, d, h, w); ours is (d, h, w, inputs, outputs), and
+# (inputs, outputs) where the kernel is a single voxel.
+CONVOLUTION = Transform(
+    lambda x: x.transpose(2, 3, 4, 1, 0), lambda x: x.transpose(4, 3, 0, 1, 2), -1
+)
+POINTWISE = Transform(lambda x: x[:, :, 0, 0, 0].T, lambda x: x.T[:, :, None, None, None], -1)
 
 Table = Sequence[tuple[str, str, Transform]]
 Renames = Sequence[tuple[str, str]]
@@ -70,14 +78,18 @@ def sources(table: Table, flat: Mapping[str, Any]) -> dict[str, Source]:
         if len(rows) != 1:
             raise ValueError(f"parameter {path!r} is named by {len(rows)} rows, not by one")
         [(key, transform)] = rows
-        stacked = "{layer}" in key
+        stacked = LAYER.search(key) is not None
         layers = range(leaf.shape[0]) if stacked else [0]
-        keys = [key.replace("{layer}", str(layer)) for layer in layers]
+        keys = [_of_layer(key, layer) for layer in layers]
         found[path] = Source(keys, stacked, transform)
     uses = Counter(key for source in found.values() for key in source.keys)
     if twice := sorted(key for key, count in uses.items() if count > 1):
         raise ValueError(f"keys that the table uses twice: {twice}")
     return found
+
+
+def _of_layer(key: str, layer: int) -> str:
+    return LAYER.sub(lambda match: str(layer + int(match[1] or 0)), key)
 
 
 def to_ours(

@@ -1,1 +1,1 @@
-"""Many devices: the mesh, what lies where on it, and the processes that share it."""
+"""Many devices: the mesh, partition rules, and the processes that share them."""

@@ -1,4 +1,4 @@
-"""What the devices are, by the names that JAX has for their kinds."""
+"""Peak speed of devices, by the names that JAX has for their kinds."""
 
 PEAK_TFLOPS = {
     "TPU v3": 61.5,
@@ -23,5 +23,5 @@ is one of a chip's two cores."""
 
 
 def peak_tflops(device_kind: str) -> float | None:
-    """None for a kind that is not in the table."""
+    """bfloat16 TFLOP/s of one device; None for a kind that is not in the table."""
     return PEAK_TFLOPS.get(device_kind)

@@ -12,16 +12,16 @@ from jax.sharding import AxisType, Mesh
 from tumorchain_jax.core.errors import InputError
 
 AXES = ("data", "fsdp", "tensor", "sequence")
-"""Outermost first: what talks least may lie furthest apart."""
+"""Outermost first: the axes that communicate least may span the slowest links."""
 REST = -1
-"""A size that is whatever the other axes leave."""
+"""The size of an axis that takes the remaining devices."""
 
 
 def make_mesh(sizes: Mapping[str, int], devices: Sequence[Any] | None = None) -> Mesh:
     """A mesh of all `devices`, by default of all there are, in every process.
 
-    Devices of several TPU slices are told apart: the first axis that their number divides spans
-    them, since the network between slices is the slowest.
+    With several TPU slices, the first axis that their number divides spans them, since the network
+    between slices is the slowest.
 
     Args:
         sizes: of each of `AXES`; one may be -1, the rest.

@@ -1,4 +1,4 @@
-"""What lies where on the mesh: one ordered list from logical axes to mesh axes.
+"""Partition rules: one ordered list from logical axes to mesh axes.
 
 tensor     attention heads, the MLP's inner size and the vocabulary (Megatron's cut)
 fsdp       the other axis of every matrix, gathered where it is used
@@ -24,7 +24,7 @@ Rules = Sequence[tuple[str, MeshAxes]]
 LogicalAxes = Mapping[str, tuple[Sequence[str | None], Sequence[int]]]
 """Path of a parameter -> the logical names of its axes, and its shape."""
 Heads = Mapping[str, tuple[str, int]]
-"""What has heads -> the logical axis of activations they lie along, and how many they are."""
+"""Name of an attention -> the logical axis of its heads among the activations, their number."""
 
 BATCH = ("data", "fsdp")
 RULES: Rules = (
@@ -39,7 +39,7 @@ RULES: Rules = (
     ("norm", None),
     ("lora_rank", None),
     ("classes", None),
-    ("channels", None),  # the segmenter's: small enough to be whole on every device
+    ("channels", None),  # of convolutions: small enough to be whole on every device
     # Axes of activations, which also have `mlp`.
     ("batch", BATCH),
     ("length", "sequence"),
@@ -49,15 +49,12 @@ RULES: Rules = (
     ("scored_batch", "data"),
     ("scored_vocab", ("tensor", "fsdp")),
 )
-ACTIVATIONS = {"batch", "length", "cells", "attention_heads", "projected_heads", "mlp"}
-ACTIVATIONS |= {"scored_batch", "scored_vocab"}
-OPTIONAL = {"layers", "lora_rank", "channels"}
-"""What only some models have."""
+"""Every logical axis of every model, parameters' and activations', and what cuts it."""
 
 
 @contextmanager
 def on_mesh(mesh: Mesh, rules: Rules = RULES) -> Iterator[None]:
-    """Programs that are traced within are cut along the mesh by the rules."""
+    """Trace programs in this block with activations partitioned over the mesh by the rules."""
     with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
         yield
 
@@ -75,12 +72,12 @@ def param_shardings(
         heads: the model's numbers of heads, which are an axis of no parameter.
 
     Raises:
-        InputError: a logical axis has no rule, a rule no logical axis; a mesh axis would cut two
-            axes of one parameter, or does not divide the one that it cuts.
+        InputError: a logical axis has no rule; a rule is for an axis that no model has; a mesh axis
+            would cut two axes of one parameter, or does not divide the one that it cuts.
     """
-    used = {name for axes, _ in named.values() for name in axes} | ACTIVATIONS | OPTIONAL
-    if unused := [name for name, _ in rules if name not in used]:
-        found, expected = f"a rule for {unused[0]}", "logical axes of the model"
+    known = {name for axes, _ in named.values() for name in axes} | {name for name, _ in RULES}
+    if unknown := [name for name, _ in rules if name not in known]:
+        found, expected = f"a rule for {unknown[0]}", "logical axes of a model"
         raise InputError("config", "partition rules", found, expected, "remove the rule")
     for what, (name, count) in heads.items():
         _check_cut(what, [_mesh_axes(what, name, rules)], [count], mesh)
@@ -93,7 +90,7 @@ def param_shardings(
 
 
 def state_shardings(state: Any, shardings: Mapping[str, NamedSharding]) -> Any:
-    """Where each array of a `TrainState` lies: what the optimizer keeps of a parameter, beside it.
+    """Shardings of a `TrainState`: moments lie with their parameters, statistics on all devices.
 
     Args:
         state: shapes are enough.
@@ -104,7 +101,7 @@ def state_shardings(state: Any, shardings: Mapping[str, NamedSharding]) -> Any:
     def place(keys: Sequence[Any], leaf: Any) -> NamedSharding:
         for key in reversed(keys):
             path = str(getattr(key, "key", ""))
-            # Optax keeps what it knows of a parameter under the parameter's own key.
+            # Optax has the moments of a parameter under the parameter's own key.
             if path in shardings and leaf.shape == state.trained[path].shape:
                 return shardings[path]
         return whole
@@ -114,11 +111,12 @@ def state_shardings(state: Any, shardings: Mapping[str, NamedSharding]) -> Any:
         trained={path: shardings[path] for path in state.trained},
         frozen={path: shardings[path] for path in state.frozen},
         optimizer=jax.tree_util.tree_map_with_path(place, state.optimizer),
+        statistics=jax.tree.map(lambda leaf: whole, state.statistics),
     )
 
 
 def rows_of(mesh: Mesh) -> NamedSharding:
-    """A batch: its rows over the devices, each row whole where it lies."""
+    """The sharding of a batch: its rows over data and fsdp, each row on one device."""
     return NamedSharding(mesh, PartitionSpec(BATCH))
 
 

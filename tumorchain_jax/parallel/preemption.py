@@ -1,4 +1,4 @@
-"""The word of a scheduler that takes a machine back, SIGTERM to any of the processes; or Ctrl-C."""
+"""Preemption: SIGTERM to any of the processes, or Ctrl-C, ends a run after a step."""
 
 import signal
 import sys
@@ -10,29 +10,29 @@ import jax
 from jax.experimental import multihost_utils
 
 _calls = count(1)
-"""All processes ask equally often, and JAX wants a number that rises."""
+"""Step numbers for JAX, which must rise; all processes ask equally often."""
 
 
 class PreemptionListener:
-    """Whether the run has been asked to end; all processes hear of it after the same step."""
+    """Tells whether preemption was requested: to all processes after the same step."""
 
     def __init__(self) -> None:
-        self._heard = False
+        self._requested = False
 
-    def _hear(self, number: int, _: object) -> None:
-        self._heard = True
+    def _handle(self, number: int, _: object) -> None:
+        self._requested = True
         if number == signal.SIGINT:
             print("tumorchain: stopping once this step is saved; again: at once", file=sys.stderr)
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen instead of dying. Among several processes JAX's coordinator listens already."""
+        """Handle signals in this block. With several processes JAX's coordinator handles them."""
         if jax.process_count() > 1:
             yield
             return
         signals = (signal.SIGTERM, signal.SIGINT)
-        before = [signal.signal(number, self._hear) for number in signals]
+        before = [signal.signal(number, self._handle) for number in signals]
         try:
             yield
         finally:
@@ -40,7 +40,7 @@ class PreemptionListener:
                 signal.signal(number, handler)
 
     def requested(self) -> bool:
-        """To be asked by every process after every step."""
+        """Whether to stop now; every process must call it after every step."""
         if jax.process_count() > 1:
             return multihost_utils.reached_preemption_sync_point(next(_calls))
-        return self._heard
+        return self._requested

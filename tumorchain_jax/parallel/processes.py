@@ -1,4 +1,4 @@
-"""Several processes that run one program, each with its own devices."""
+"""Run one program in several processes, each with its own devices."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,15 +15,15 @@ TIMEOUT = 300
 
 
 def join(address: str, count: int | None = None, index: int | None = None) -> None:
-    """Become one of several processes; before anything else is asked of JAX.
+    """Join the other processes; must be called before any other use of JAX.
 
     Args:
-        address: `HOST:PORT` of the first process; `auto` where a TPU pod, Slurm or Kubernetes tells
-            all three.
+        address: `HOST:PORT` of the first process; `auto` to take all three from a TPU pod, Slurm or
+            Kubernetes.
         count, index: how many processes there are, and which this is.
 
     Raises:
-        InputError: not all were there in time; JAX itself would end the process.
+        InputError: not all joined in time; JAX itself would abort the process.
     """
     place = resolve_process(address, count, index, TIMEOUT)
     with connect(place, TIMEOUT):
@@ -34,18 +34,18 @@ def join(address: str, count: int | None = None, index: int | None = None) -> No
 
 
 def is_primary() -> bool:
-    """Whether this is the process that writes what is to be written once."""
+    """Whether this is the primary process, the one that writes files and messages."""
     return jax.process_index() == 0
 
 
 def barrier(name: str) -> None:
-    """Go on when every process has come here."""
+    """Wait until every process has reached this point."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
 
 
 def local_rows(sharding: NamedSharding, count: int) -> list[int]:
-    """Which of a batch's `count` rows lie on this process's devices."""
+    """The numbers of a batch's `count` rows that lie on this process's devices."""
     places: Any = sharding.addressable_devices_indices_map((count,)).values()
     return sorted({row for (rows,) in places for row in range(count)[rows]})
 
@@ -53,7 +53,7 @@ def local_rows(sharding: NamedSharding, count: int) -> list[int]:
 def global_batch(
     local: Mapping[str, np.ndarray], rows: Sequence[int], count: int, sharding: NamedSharding
 ) -> dict[str, jax.Array]:
-    """The rows that each process has read -> one batch of all of them.
+    """Build one global batch from the rows that each process has read.
 
     Args:
         local: this process's rows of each array.
@@ -72,7 +72,7 @@ def global_batch(
 
 
 def gather_to_host(array: jax.Array) -> np.ndarray:
-    """All of an array, in every process."""
+    """Gather a whole array into the host memory of every process."""
     if not array.is_fully_addressable:
         whole: Any = multihost_utils.process_allgather(array, tiled=True)
         return np.asarray(whole)

@@ -1,4 +1,4 @@
-"""A made-up trunk: which organs a digital patient has, where they lie and how they look on CT.
+"""A synthetic trunk: organs of a digital patient, their place and their density on CT.
 
 Coordinates are canonical millimetres: x to the patient's Right, y to Anterior, z to Superior, with
 the origin in the middle of the third lumbar vertebra. Places and sizes are round figures near those
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-Box = tuple[slice, slice, slice]
+VoxelBox = tuple[slice, slice, slice]
 Point = tuple[int, int, int]  # whole millimetres
 
 
@@ -59,7 +59,7 @@ VERTEBRA_Z = (-68, -35, 0, 34, 67, 99, 129, 157, 184)
 VERTEBRAE = tuple(Ellipsoid(27 + i, (0, 0, z), (23 - i, 19, 19)) for i, z in enumerate(VERTEBRA_Z))
 
 # In order of precedence: a voxel belongs to the first that claims it.
-PARTS: tuple[Ellipsoid | Tube, ...] = (
+TRUNK: tuple[Ellipsoid | Tube, ...] = (
     *VERTEBRAE,
     *(Ellipsoid(27 + i, (0, -40, z - 8), (7, 20, 13)) for i, z in enumerate(VERTEBRA_Z)),
     Tube(25, ((0, -10, -98), (0, -35, -125), (0, -50, -160)), (30, 30, 16)),
@@ -104,7 +104,7 @@ SLICE_ODDS = (0.05, 0.1, 0.15, 0.25, 0.2, 0.25)
 
 @dataclass(frozen=True)
 class Body:
-    """What sets a patient's trunk apart, besides size and shape.
+    """Properties of a patient's trunk besides size and shape.
 
     Attributes:
         phase: one of `PHASES`.
@@ -117,7 +117,7 @@ class Body:
     swelling: bool
 
     def hu(self, label: int) -> tuple[float, float]:
-        """Mean and spread of an organ."""
+        """Return mean and spread of an organ's HU."""
         mean, spread = HU.get(label, VERTEBRA_HU)
         value = mean[PHASES.index(self.phase)] if isinstance(mean, tuple) else mean
         return float(value), float(spread)
@@ -138,16 +138,18 @@ class Space:
     step: np.ndarray
     bend: float
 
-    def box(self, low: np.ndarray, high: np.ndarray) -> Box:
-        """Voxels that may lie between the corners `low` and `high` (canonical mm)."""
+    def box(self, low: np.ndarray, high: np.ndarray) -> VoxelBox:
+        """Return the voxels that may lie between the corners `low` and `high` (canonical mm)."""
         first = np.floor((low - self.bend - self.origin) / self.step).astype(int)
         last = np.ceil((high + self.bend - self.origin) / self.step).astype(int) + 1
         i, j, k = (slice(max(a, 0), max(b, 0)) for a, b in zip(first, last, strict=True))
         return i, j, k
 
 
-def ellipsoid_depth(space: Space, centre: np.ndarray, half: np.ndarray) -> tuple[Box, np.ndarray]:
-    """Roughly how deep (mm, negative outside) each voxel of a box lies in an ellipsoid."""
+def ellipsoid_depth(
+    space: Space, centre: np.ndarray, half: np.ndarray
+) -> tuple[VoxelBox, np.ndarray]:
+    """Approximate the depth (mm, negative outside) of each voxel of a box in an ellipsoid."""
     box = space.box(centre - half, centre + half)
     squares = sum(
         ((u[box] - np.float32(c)) * np.float32(1 / h)) ** 2
@@ -156,8 +158,8 @@ def ellipsoid_depth(space: Space, centre: np.ndarray, half: np.ndarray) -> tuple
     return box, (1 - np.sqrt(squares)) * np.float32(half.min())
 
 
-def tube_depth(space: Space, points: np.ndarray, radii: np.ndarray) -> tuple[Box, np.ndarray]:
-    """How deep (mm, negative outside) each voxel of a box lies in a chain of rounded cones."""
+def tube_depth(space: Space, points: np.ndarray, radii: np.ndarray) -> tuple[VoxelBox, np.ndarray]:
+    """Measure the depth (mm, negative outside) of each voxel of a box in a chain of round cones."""
     low, high = points - radii[:, None], points + radii[:, None]
     box = space.box(low.min(0), high.max(0))
     depth = np.full(space.x[box].shape, -np.inf, np.float32)
@@ -179,7 +181,7 @@ def tube_depth(space: Space, points: np.ndarray, radii: np.ndarray) -> tuple[Box
 def smooth_field(
     rng: np.random.Generator, shape: tuple[int, int, int], spacing: np.ndarray, knot_mm: float
 ) -> np.ndarray:
-    """A smooth random field, float32 `[I, J, K]`: normal numbers every `knot_mm`, interpolated."""
+    """Draw a smooth field, float32 `[I, J, K]`: normal numbers every `knot_mm`, interpolated."""
     knots = [int(np.ceil(n * s / knot_mm)) + 2 for n, s in zip(shape, spacing, strict=True)]
     field = rng.standard_normal(knots, dtype=np.float32)
     for axis, (size, count) in enumerate(zip(shape, knots, strict=True)):
@@ -191,7 +193,7 @@ def smooth_field(
 
 
 def draw_space(rng: np.random.Generator) -> tuple[Space, np.ndarray]:
-    """Body size, voxel size, field of view and bending of one patient; and its world affine.
+    """Draw body size, voxel size, field of view and bending of a patient; and its world affine.
 
     Slices are 1 to 5 mm thick. Of four scans one ends above the pelvis and one below the chest.
     """
@@ -218,7 +220,7 @@ def draw_space(rng: np.random.Generator) -> tuple[Space, np.ndarray]:
 def draw_trunk(
     rng: np.random.Generator, space: Space, spacing: np.ndarray, body: Body
 ) -> tuple[np.ndarray, np.ndarray, dict[int, float]]:
-    """HU without noise (float32), TotalSegmentator ids (uint8), and the HU drawn for each id."""
+    """Draw HU without noise (float32), TotalSegmentator ids (uint8), and the HU of each id."""
     x, y, z = space.x, space.y, space.z
     texture = smooth_field(rng, x.shape, spacing, 25.0)
     nodules = smooth_field(rng, x.shape, spacing, NODULE_MM) if body.cirrhosis else None
@@ -237,7 +239,7 @@ def draw_trunk(
     dome = 135 - ((np.abs(x) - 70) ** 2 + (y - 30) ** 2) * np.float32(0.008)
     above = z > dome + np.float32(rng.uniform(-8, 8))
     hu: dict[int, float] = {}
-    for organ in PARTS:
+    for organ in TRUNK:
         box, inside = _organ_depth(rng, space, organ, body)
         claimed = (inside > 0) & (labels[box] == 0)
         claimed &= depth[box] > fat if organ.label in IN_WALL else cavity[box]
@@ -266,8 +268,8 @@ def draw_trunk(
 
 def _organ_depth(
     rng: np.random.Generator, space: Space, organ: Ellipsoid | Tube, body: Body
-) -> tuple[Box, np.ndarray]:
-    """This patient's version of an organ, moved and resized; bones and vessels move little."""
+) -> tuple[VoxelBox, np.ndarray]:
+    """Draw the patient's version of an organ, moved and resized; bones and vessels move little."""
     move = 1.0 if organ.label > 24 else 5.0
     if isinstance(organ, Ellipsoid):
         half = np.array(organ.half_axes) * rng.normal(1, 0.02 * move, 3).clip(0.8, 1.2)
@@ -288,9 +290,9 @@ def _ellipsoid_scale(organ: Ellipsoid, body: Body) -> float:
 
 
 def _content(
-    rng: np.random.Generator, space: Space, organ: Tube, box: Box, texture: np.ndarray
+    rng: np.random.Generator, space: Space, organ: Tube, box: VoxelBox, texture: np.ndarray
 ) -> np.ndarray:
-    """HU inside a hollow organ: gas floats on water in the stomach, lies in patches elsewhere."""
+    """Fill a hollow organ: gas floats on water in the stomach, lies in patches elsewhere (HU)."""
     if organ.label == 6:
         gas = space.y[box] > rng.uniform(70, 110)
     else:
@@ -306,12 +308,12 @@ def _swell(image: np.ndarray, labels: np.ndarray, spacing: np.ndarray) -> None:
 
 
 def around(mask: np.ndarray, reach_mm: float, spacing: np.ndarray) -> np.ndarray:
-    """The voxels of a box-shaped neighbourhood of a mask, which is among them; bool `[I, J, K]`."""
+    """Dilate a mask by a box-shaped neighbourhood; bool `[I, J, K]`."""
     return ndimage.maximum_filter(mask, [2 * int(np.ceil(reach_mm / s)) - 1 for s in spacing])
 
 
 def _paint_ribs(image: np.ndarray, labels: np.ndarray, space: Space, depth: np.ndarray) -> None:
-    """Ribs as slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
+    """Draw ribs as slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
     height = space.z + space.y * np.float32(0.35)
     turn = (height - 30) * np.float32(1 / 27)
     rib = (np.abs(depth) < 4) & (height > 30) & (turn % 1 < 0.4)

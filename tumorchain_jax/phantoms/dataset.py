@@ -1,4 +1,4 @@
-"""Write digital patients as a TumorCoT data set (see `data/dataset.py`)."""
+"""Digital patients as a data set of `data/dataset.py`, written by worker processes."""
 
 import json
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.core.workers import local_workers
@@ -25,7 +26,7 @@ from tumorchain_jax.data.dataset import (
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import split_patients, write_split
 from tumorchain_jax.models.language.tokenizer import Tokenizer
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, OTHERS, SHAPES
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
 from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.records import abnormal_organs, patient_records
 from tumorchain_jax.scan.preprocess import PreprocessConfig
@@ -34,7 +35,7 @@ OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait
 
 
 def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
-    """Preprocess a digital patient."""
+    """Put a digital patient on the model's grid."""
     findings = patient.lesion_map, patient.other_map, _traits(patient)
     return on_model_grid(patient.ct, patient.labels, abnormal_organs(patient), config, *findings)
 
@@ -44,7 +45,7 @@ def _traits(patient: Patient) -> np.ndarray:
         return NO_TRAITS
     lesion = patient.lesions[0]
     numbers = (
-        list(DIGESTIVE).index(lesion.organ),
+        DIGESTIVE.index(lesion.organ),
         DENSITIES.index(lesion.density),
         SHAPES.index(lesion.shape),
         BORDERS.index(lesion.border),
@@ -61,10 +62,10 @@ def write_phantoms(
     vocab_size: int,
     processes: int | None = None,
 ) -> None:
-    """Make `count` digital patients from consecutive seeds into a data set, resumably.
+    """Write `count` digital patients of consecutive seeds as a data set, resumably.
 
     Raises:
-        InputError: the folder holds a data set made otherwise.
+        InputError: the folder holds a data set of other settings.
     """
     manifest = {
         "format": FORMAT,
@@ -80,7 +81,7 @@ def write_phantoms(
             raise InputError(
                 folder, "dataset.json", str(found), str(manifest), "name another folder"
             )
-    else:  # before any shard, so that no other run adds its own to them
+    else:  # before any shard, so that a run of other settings is refused
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
     shards = -(-count // SCANS_PER_SHARD)
@@ -113,7 +114,7 @@ def _write_shard(
         visible = np.unique(scan.labels).tolist()
         of_patient = patient_records(patient, index, visible)
         records += [record.to_json().encode() for record in of_patient]
-    # Records last: their presence says that the shard is whole.
+    # Records last: their presence says that the shard is complete.
     write_array_record(folder / f"scans-{names[shard]}", scans)
     write_array_record(folder / f"records-{names[shard]}", records)
 

@@ -1,9 +1,8 @@
-"""The main job with nothing but this package: a real CT with a painted lesion, asked and answered.
+"""The case of `tumorchain demo`: a real CT with a painted lesion, or a phantom.
 
-The CT is TotalSegmentator's example (Apache-2.0), taken from its source archive on the package
-index through pip, kept for the user, and verified. Where it cannot be had, a phantom takes its
-place. The label map beside it only tells where a lesion can be painted: the organs that the chain
-looks at are segmented.
+The CT is TotalSegmentator's example (Apache-2.0), downloaded once as part of its source archive
+through pip, and verified by its hash. Without a network a phantom takes its place. The label map of
+the example is only used to place the lesion: the organs that the chain looks at are segmented.
 """
 
 import hashlib
@@ -29,10 +28,10 @@ SHA256 = {
 
 
 def example_files() -> tuple[Path, Path]:
-    """The example CT and its label map, downloaded once.
+    """Return the paths of the example CT and its label map; download them once.
 
     Raises:
-        NotAvailable: no network, no such archive, or not the files that it should hold.
+        NotAvailable: no network, no such archive, or other files in it.
     """
     folder = cache_folder() / "example"
     if not all(is_right(folder / name, sha256) for name, sha256 in SHA256.items()):
@@ -46,7 +45,11 @@ def example_files() -> tuple[Path, Path]:
 
 
 def demo_patient(seed: int) -> tuple[Patient, str | None]:
-    """A CT with lesions of known truth; the second value says why it is not the real one."""
+    """Make a CT with lesions of known truth.
+
+    Returns:
+        The patient, and why it is not the real CT; None if it is.
+    """
     try:
         ct_path, labels_path = example_files()
     except NotAvailable as error:
@@ -57,7 +60,7 @@ def demo_patient(seed: int) -> tuple[Patient, str | None]:
 
 
 def truth(patient: Patient) -> str:
-    """What was painted, in words."""
+    """Describe what was painted."""
     if not patient.lesions:
         return "no lesion"
     lesion = largest(patient.lesions)
@@ -65,7 +68,7 @@ def truth(patient: Patient) -> str:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Take the two files out, by name and verified; nothing else of the archive is touched."""
+    """Extract the two files by name, verified; nothing else of the archive is read."""
     found = set()
     with tarfile.open(archive) as tar:
         for member in tar:

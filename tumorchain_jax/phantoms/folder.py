@@ -1,14 +1,15 @@
-"""Digital patients as files that any viewer opens, one folder each.
+"""Digital patients as NIfTI files, one folder each.
 
-DIR/phantom-SEED/ct.nii.gz       HU
-DIR/phantom-SEED/labels.nii.gz   TotalSegmentator v2 ids
-DIR/phantom-SEED/lesions.nii.gz  n in the n-th lesion of the tumour
-DIR/phantom-SEED/others.nii.gz   metastases, nodes and look-alikes (phantoms/incidental.py)
-DIR/phantom-SEED/truth.json      the structured report
-DIR/phantom-SEED/report.txt      the same as free text; written last
+    DIR/phantom-SEED/ct.nii.gz       HU
+    DIR/phantom-SEED/labels.nii.gz   TotalSegmentator v2 ids
+    DIR/phantom-SEED/lesions.nii.gz  n in the n-th lesion of the tumour
+    DIR/phantom-SEED/others.nii.gz   metastases, nodes and look-alikes (phantoms/incidental.py)
+    DIR/phantom-SEED/truth.json      the structured report
+    DIR/phantom-SEED/report.txt      the same as free text
+
+A patient is written to a hidden folder, which is renamed when it is complete.
 """
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,19 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import atomic_directory, write_file
 from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.phantoms.report_text import free_text
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a run wrote.
+    """Counts of a run.
 
     Attributes:
-        made: patients made now.
-        already_done: those that were there.
-        cpu_seconds: what making and writing took of one core.
+        made: patients that this run made.
+        already_done: patients of an earlier run.
+        cpu_seconds: seconds of one core that making and writing took.
     """
 
     made: int
@@ -36,12 +38,12 @@ class Written:
 
     @property
     def volumes_per_second_per_core(self) -> float:
-        """0 where nothing was made."""
+        """Patients made for each second of a core; 0 where none was made."""
         return self.made / self.cpu_seconds if self.made else 0.0
 
 
 def write_phantom_folders(folder: Path, first_seed: int, count: int) -> Written:
-    """Write `count` patients of consecutive seeds, but for those that are there already.
+    """Write `count` patients of consecutive seeds; those that are complete are not made again.
 
     Raises:
         InputError: the folder cannot be made.
@@ -66,6 +68,6 @@ def _is_done(folder: Path) -> bool:
 
 def _write(seed: int, folder: Path) -> None:
     patient = make_patient(seed)
-    write_patient(patient, folder)
-    (folder / ".part-report.txt").write_text(free_text(patient, seed))
-    os.replace(folder / ".part-report.txt", folder / "report.txt")
+    with atomic_directory(folder, overwrite=True) as part:  # an incomplete one may be there
+        write_patient(patient, part)
+        write_file(part / "report.txt", free_text(patient, seed).encode())

@@ -1,16 +1,17 @@
-"""What a digital patient has besides the tumour: nodes, metastases, and mere look-alikes."""
+"""Findings besides the tumour: enlarged nodes, metastases, and benign look-alikes."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
 
-from tumorchain_jax.phantoms.body import Box, around
+from tumorchain_jax.anatomy.organs import LIVER
+from tumorchain_jax.phantoms.body import VoxelBox, around
 
 METASTASIS, NODE, LOOK_ALIKE = 1, 2, 3
-"""What a voxel of a patient's `other_map` belongs to; 0 is nothing of the kind."""
+"""Values of a patient's `other_map`; 0 is none of them."""
 
-LIVER, LUNGS, KIDNEYS, AORTA = 5, (11, 14), (2, 3), 52
+LUNGS, KIDNEYS, AORTA = (11, 14), (2, 3), 52
 CYST, CALCIFICATION = "cyst", "vascular calcification"
 NODE_HU, CYST_HU, CHALK_HU = 85.0, 4.0, 700.0
 NODE_MM, CYST_MM, CHALK_MM = (18.0, 28.0), (12.0, 20.0), (7.0, 10.0)
@@ -23,7 +24,7 @@ WHOLE_SHARE, LEAST_VOXELS, TRIES = 0.7, 4, 12
 
 @dataclass(frozen=True)
 class Finding:
-    """One of them, as painted.
+    """A finding as painted.
 
     Attributes:
         kind: METASTASIS, NODE or LOOK_ALIKE.
@@ -63,7 +64,7 @@ class IncidentalPainter:
         self.findings: list[Finding] = []
 
     def nodes(self, organ: int) -> None:
-        """Enlarged nodes in the fat around an organ."""
+        """Paint enlarged nodes into the fat around an organ."""
         count = int(self.rng.choice(NODE_COUNTS, p=NODE_ODDS))
         own = self.labels == organ
         box = box_around(own, NODES_WITHIN_MM, self.spacing)
@@ -74,7 +75,7 @@ class IncidentalPainter:
             self._ball(NODE, "lymph node", organ, self.fat, seats, NODE_MM, NODE_HU)
 
     def metastases(self, organ: int, liver_hu: float) -> None:
-        """Of a tumour in `organ`: in the liver, in the lungs, or in both."""
+        """Paint metastases of a tumour in `organ`: in the liver, in the lungs, or in both."""
         if organ != LIVER and self.rng.random() < 0.25:
             room, hu = self.labels == LIVER, liver_hu + LIVER_METASTASIS_HU
             self._several(METASTASIS, "metastasis", LIVER, room, LIVER_METASTASIS_MM, hu, (3, 6))
@@ -85,7 +86,7 @@ class IncidentalPainter:
                 self._several(METASTASIS, "metastasis", lung, room, limits, hu, (2, 5))
 
     def look_alikes(self) -> None:
-        """Cysts of the kidneys and, more rarely, of the liver; chalk in the aorta."""
+        """Paint cysts of the kidneys and, more rarely, of the liver; calcification of the aorta."""
         sites = [kidney for kidney in KIDNEYS if self.rng.random() < 0.3]
         sites += [LIVER] if self.rng.random() < 0.15 else []
         for site in sites:
@@ -119,7 +120,7 @@ class IncidentalPainter:
         limits: tuple[float, float],
         hu: float,
     ) -> None:
-        """A ball somewhere in `room`, if there is a place for it."""
+        """Paint a ball somewhere in `room`, if there is a place for it."""
         diameter = float(self.rng.uniform(*limits))
         for _ in range(TRIES if len(seats) else 0):
             seat = seats[self.rng.integers(len(seats))]
@@ -140,8 +141,8 @@ class IncidentalPainter:
                 return
 
 
-def box_around(mask: np.ndarray, margin_mm: float, spacing: np.ndarray) -> Box:
-    """The box around a mask that has a voxel, with a margin."""
+def box_around(mask: np.ndarray, margin_mm: float, spacing: np.ndarray) -> VoxelBox:
+    """Return the box around a mask that has a voxel, with a margin."""
     index = np.argwhere(mask)
     margin = np.ceil(margin_mm / spacing).astype(int)
     first, last = np.maximum(index.min(0) - margin, 0), index.max(0) + margin + 1

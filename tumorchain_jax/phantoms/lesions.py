@@ -1,4 +1,4 @@
-"""Made-up tumours in a CT, and the truth about them as measured on the voxels painted.
+"""Synthetic tumours painted into a CT, and their truth as measured on the painted voxels.
 
 A lesion is a blob of stated size, density, shape and border in one digestive organ, with at most
 one more trait (the paper's "others"). The same painter works on a digital patient and on a real CT
@@ -10,13 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from tumorchain_jax.anatomy.organs import COLORECTUM, DIGESTIVE, ESOPHAGUS, STOMACH
 from tumorchain_jax.anatomy.staging import Depth
 from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_at
-from tumorchain_jax.phantoms.body import Box
+from tumorchain_jax.phantoms.body import VoxelBox
 
-# Table 10 keeps TotalSegmentator's ids 1 to 22, so these are merged labels as well.
-DIGESTIVE = {5: "liver", 7: "pancreas", 6: "stomach", 20: "colorectum", 15: "esophagus"}
-HOLLOW = frozenset({6, 15, 20})
+HOLLOW = frozenset({STOMACH, ESOPHAGUS, COLORECTUM})
 SIZES = ("small", "medium", "large")
 DENSITIES = ("hypodense", "hyperdense")
 SHAPES = ("round", "irregular")
@@ -28,7 +27,7 @@ OTHERS = {
     organ: (NONE, CALCIFICATION, ENHANCEMENT, THICKENING if organ in HOLLOW else DILATATION)
     for organ in DIGESTIVE
 }
-"""Organ -> the traits, one of which its lesions have."""
+"""Organ -> what its lesions may show besides (the paper's subtask others)."""
 
 # Conspicuous on purpose: a model that sees the trunk in voxels of 4 x 4 x 6 mm must find them.
 SIZE_LIMITS_MM = (45.0, 65.0, 85.0, 110.0)
@@ -40,7 +39,7 @@ SHARP_EDGE_MM, VAGUE_EDGE_SHARE = 2.0, 0.4
 LARGEST_MM = {5: 110.0, 7: 90.0, 6: 100.0, 20: 95.0, 15: 80.0}
 FEWEST_VOXELS, SMALLEST_MM, IRREGULAR_GROWS = 8, 8.0, 1.25
 # Of the intended voxels, what clipping to the room must leave.
-KEPT_SHARE = {5: 0.5, 7: 0.5, 6: 0.4, 20: 0.4, 15: 0.35}
+LEFT_SHARE = {5: 0.5, 7: 0.5, 6: 0.4, 20: 0.4, 15: 0.35}
 # How far beyond the organ a lesion may bulge into fat, and what that says of its depth.
 # A wall that a tumour fills is thicker than it was: up to the first limit it is still the wall.
 REACH_MM: dict[Depth, float] = {"wall": 7.0, "fat": 16.0, "surface": 32.0}
@@ -84,13 +83,13 @@ class Lesion:
 
     @property
     def size(self) -> str:
-        """The word for its diameter: `SIZES`, parted at 65 and 85 mm."""
+        """One of `SIZES`: small below 65 mm, large from 85 mm on."""
         return SIZES[int(np.digitize(self.diameter_mm, SIZE_LIMITS_MM[1:3]))]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The disease a patient is meant to have: lesions of one kind in one organ, largest first."""
+    """The planned disease of a patient: lesions of one kind in one organ, largest first."""
 
     organ: int
     diameters_mm: tuple[float, ...]
@@ -102,7 +101,7 @@ class Plan:
 
 
 def draw_plan(rng: np.random.Generator, organs: tuple[int, ...]) -> Plan:
-    """A disease of one of `organs`: one to three lesions."""
+    """Draw a disease of one of `organs`: one to three lesions."""
     organ = int(rng.choice(organs))
     count = int(rng.choice((1, 2, 3), p=(0.4, 0.3, 0.3)))
     size = rng.integers(len(SIZES))
@@ -114,7 +113,7 @@ def draw_plan(rng: np.random.Generator, organs: tuple[int, ...]) -> Plan:
 
 
 def noise(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Unit noise, slightly smooth in the slice as reconstruction makes it; float32."""
+    """Draw unit noise, slightly smooth in the slice as reconstruction makes it; float32."""
     white = rng.standard_normal(shape, dtype=np.float32)
     # 0.645: what the filter leaves of the standard deviation.
     return ndimage.gaussian_filter(white, (0.5, 0.5, 0), truncate=3) / np.float32(0.645)
@@ -122,12 +121,12 @@ def noise(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Blob:
-    """A lesion in its place: how much (0 to 1) of each voxel of `box` it fills, and its mask."""
+    """A lesion in place: the share (0 to 1) of each voxel of `box` that it fills, and its mask."""
 
-    box: Box
+    box: VoxelBox
     weight: np.ndarray
     mask: np.ndarray
-    kept: float  # share of the intended voxels that clipping left
+    left: float  # share of the intended voxels that clipping left
 
 
 class LesionPainter:
@@ -153,7 +152,7 @@ class LesionPainter:
         self.outside_mm = ndimage.distance_transform_edt(~own, self.spacing)
 
     def paint(self, plan: Plan, organ_hu: float, noise_hu: float = 0.0) -> tuple[Lesion, ...]:
-        """Lesions as planned, fewer where there is no room for all."""
+        """Paint the planned lesions, fewer where there is no room for all; measure each."""
         contrast = self.rng.uniform(*CONTRAST_HU[plan.density])
         lesion_hu = max(organ_hu + contrast, DARKEST_HU)
         reach = REACH_MM[plan.depth] if plan.organ in HOLLOW else SOLID_REACH_MM
@@ -208,19 +207,19 @@ class LesionPainter:
     def _find_place(
         self, plan: Plan, diameter: float, seats: np.ndarray, room: np.ndarray
     ) -> _Blob | None:
-        """The first place with room, for a smaller and smaller lesion if need be."""
+        """Find a place with room, for a smaller lesion if need be."""
         while diameter >= SMALLEST_MM:
             for _ in range(6):
                 seat = seats[self.rng.integers(len(seats))]
                 blob = self._grow(plan, diameter, seat, room)
-                enough = blob.kept >= KEPT_SHARE[plan.organ]
+                enough = blob.left >= LEFT_SHARE[plan.organ]
                 if enough and np.count_nonzero(blob.mask) >= FEWEST_VOXELS:
                     return blob
             diameter *= 0.85
         return None
 
     def _grow(self, plan: Plan, diameter: float, seat: np.ndarray, room: np.ndarray) -> _Blob:
-        """A lesion around the voxel `seat`, cut to the room there."""
+        """Shape a lesion around the voxel `seat`, clipped to the room there."""
         sharp = plan.border == "well-defined"
         edge = SHARP_EDGE_MM if sharp else VAGUE_EDGE_SHARE * diameter
         box, offset = self._around(seat, (diameter + edge) / 2)
@@ -240,8 +239,8 @@ class LesionPainter:
         weight[~ndimage.maximum_filter(mask, margin) | ((pieces > 0) & ~mask)] = 0
         return _Blob(box, weight, mask, float(mask.sum() / intended))
 
-    def _around(self, seat: np.ndarray, reach_mm: float) -> tuple[Box, np.ndarray]:
-        """The voxels within a reach of one, and their way from it (mm, `[..., 3]`)."""
+    def _around(self, seat: np.ndarray, reach_mm: float) -> tuple[VoxelBox, np.ndarray]:
+        """Return the box within reach of a voxel, and the way from it to each (mm, `[..., 3]`)."""
         reach = np.ceil(reach_mm / self.spacing).astype(int)
         first = np.maximum(seat - reach, 0)
         last = np.minimum(seat + reach + 1, self.own.shape)
@@ -249,7 +248,7 @@ class LesionPainter:
         index = np.moveaxis(np.mgrid[i, j, k], 0, -1) - seat
         return (i, j, k), index.astype(np.float32) @ self.affine[:3, :3].T.astype(np.float32)
 
-    # What `other` may be: each paints it, and says whether anything came of it.
+    # One painter for each of `OTHERS`; it returns whether any voxel was painted.
 
     def _nothing(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
         return False
@@ -280,7 +279,7 @@ class LesionPainter:
         return bool(wall.any())
 
     def _dilate(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
-        """Ducts from the largest lesion to the farthest places deep in the organ."""
+        """Paint ducts from the largest lesion to the farthest places deep in the organ."""
         deep = ndimage.distance_transform_edt(self.own, self.spacing)
         ends = np.argwhere(deep > 0.5 * deep.max()) * self.spacing
         blob = max(blobs, key=lambda each: np.count_nonzero(each.mask))
@@ -307,7 +306,7 @@ _TRAITS = {
 
 
 def _radius(rng: np.random.Generator, shape: str, direction: np.ndarray) -> np.ndarray:
-    """How far (0 to 1) a lesion reaches along unit vectors `[..., 3]`."""
+    """Draw how far (0 to 1) a lesion reaches along unit vectors `[..., 3]`."""
     if shape == "round":
         axes = rng.uniform(0.88, 1, 3).astype(np.float32)
         return 1 / np.linalg.norm(direction / axes, axis=-1).clip(min=1)
@@ -318,7 +317,7 @@ def _radius(rng: np.random.Generator, shape: str, direction: np.ndarray) -> np.n
 
 
 def longest_diameter(points: np.ndarray, affine: np.ndarray) -> float:
-    """The largest caliper width (mm) over 200 directions of voxels centred at `points` `[n, 3]`."""
+    """Measure the largest caliper width (mm) over 200 directions of voxels at `points` `[n, 3]`."""
     n = np.arange(200) + 0.5
     # A Fibonacci spiral spreads the directions evenly over the half sphere.
     z, turn = n / 200, np.pi * (1 + 5**0.5) * n

@@ -1,9 +1,9 @@
-"""Digital patients: CT scans from a seed, with disease whose truth is known exactly.
+"""Digital patients: CT scans drawn from a seed, with disease whose truth is known exactly.
 
-Anatomy is a sketch of a trunk (`phantoms/body.py`). A patient may have a tumour in one digestive
-organ (`phantoms/lesions.py`), enlarged nodes, metastases, and findings that only look like a
-tumour (`phantoms/incidental.py`). What is recorded is measured on the voxels painted, after
-clipping: never the intention.
+Anatomy is a simplified trunk (`phantoms/body.py`). A patient may have a tumour in one digestive
+organ (`phantoms/lesions.py`), enlarged nodes, metastases, and benign findings that look like a
+tumour (`phantoms/incidental.py`). The truth is measured on the painted voxels, after clipping; it
+is never the plan.
 """
 
 import json
@@ -15,9 +15,11 @@ import nibabel as nib
 import numpy as np
 from scipy import ndimage
 
+from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
 from tumorchain_jax.anatomy.staging import Extent, stage
 from tumorchain_jax.anatomy.substructures import segment_map
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
 from tumorchain_jax.phantoms.body import FAT_HU, PHASES, Body, draw_space, draw_trunk
 from tumorchain_jax.phantoms.incidental import (
     LUNGS,
@@ -29,7 +31,6 @@ from tumorchain_jax.phantoms.incidental import (
 )
 from tumorchain_jax.phantoms.lesions import (
     DEPTHS,
-    DIGESTIVE,
     FEWEST_VOXELS,
     Lesion,
     LesionPainter,
@@ -40,7 +41,7 @@ from tumorchain_jax.phantoms.lesions import (
 from tumorchain_jax.scan.volume import Volume
 
 PREVALENCE = 0.8
-# An organ that the scan cuts off is not made ill.
+# An organ of which the scan shows less gets no tumour.
 SHOWN_ML = {5: 300.0, 7: 25.0, 6: 60.0, 20: 100.0, 15: 8.0}
 SURROUNDINGS_MM = 30.0
 
@@ -53,11 +54,11 @@ class Patient:
         ct: HU, float32 whole numbers.
         labels: uint8 TotalSegmentator v2 ids; a lesion's voxels keep their organ's id.
         lesions: the tumour, all in one organ; empty where there is none.
-        seed: what everything was drawn from.
-        synthetic: one sentence, what is made up.
+        seed: seed of everything that was drawn.
+        synthetic: one sentence that says what is synthetic.
         lesion_map: uint8; 0 outside, n in the n-th of `lesions`.
         other_map: uint8; METASTASIS, NODE or LOOK_ALIKE, else 0.
-        findings: what `other_map` shows, one by one.
+        findings: the findings that `other_map` shows.
         body: of a digital patient; None for a real CT.
     """
 
@@ -73,7 +74,7 @@ class Patient:
 
     @property
     def extent(self) -> Extent | None:
-        """What staging needs to know; None without a tumour, or where the rest of a CT is real."""
+        """Findings that decide the stage; None without a tumour, or in a real CT."""
         if not self.lesions or self.body is None:
             return None
         depths = [lesion.depth for lesion in self.lesions if lesion.depth is not None]
@@ -91,7 +92,7 @@ class Patient:
 
 
 def make_patient(seed: int) -> Patient:
-    """A digital patient; the same seed gives the same bytes."""
+    """Make a digital patient; the same seed gives the same bytes."""
     rng = np.random.default_rng(seed)
     ill = rng.random() < PREVALENCE
     body = Body(
@@ -132,15 +133,15 @@ def make_patient(seed: int) -> Patient:
 
 
 def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None) -> Patient:
-    """A real CT with made-up lesions in one of its digestive organs.
+    """Paint synthetic lesions into one of the digestive organs of a real CT.
 
-    Voxels outside the organ's own mask stay as they are.
+    Voxels outside the organ's own mask are not changed.
 
     Args:
         ct: HU.
         labels: TotalSegmentator v2 `total` ids on the same grid.
-        seed: what the lesions are drawn from.
-        organ: one of the digestive organs' ids; drawn from those present when None.
+        seed: seed of the lesions.
+        organ: a digestive organ's id; None: one of those present is drawn.
 
     Raises:
         InputError: the grids differ, or there is no digestive organ with room for a lesion.
@@ -150,17 +151,17 @@ def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None
             labels.source, "grid", f"{labels.shape}", f"the CT's {ct.shape} and its affine",
             "give the mask of this very CT",
         )  # fmt: skip
-    sizes = {name: np.count_nonzero(labels.voxels == o) for o, name in DIGESTIVE.items()}
+    sizes = {o: np.count_nonzero(labels.voxels == o) for o in DIGESTIVE}
     present = tuple(
-        o for o, name in DIGESTIVE.items()
-        if sizes[name] >= 10 * FEWEST_VOXELS and organ in (None, o)
-    )  # fmt: skip
+        o for o, size in sizes.items() if size >= 10 * FEWEST_VOXELS and organ in (None, o)
+    )
     if not present:
-        wanted = (
-            "one of them" if organ is None else DIGESTIVE.get(organ, f"one of them, not {organ}")
-        )
+        wanted = "one of them"
+        if organ is not None:
+            wanted = ORGANS[organ] if organ in DIGESTIVE else f"one of them, not {organ}"
+        found = ", ".join(f"{size} voxels of {ORGANS[o]}" for o, size in sizes.items())
         raise InputError(
-            labels.source, "organ", ", ".join(f"{n} voxels of {o}" for o, n in sizes.items()),
+            labels.source, "organ", found,
             f"{10 * FEWEST_VOXELS} or more of {wanted}",
             "choose another organ, or a mask with TotalSegmentator v2 ids",
         )  # fmt: skip
@@ -179,7 +180,7 @@ def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None
     )
     if not lesions:
         raise InputError(
-            labels.source, "organ", f"{DIGESTIVE[plan.organ]} too thin for a lesion",
+            labels.source, "organ", f"{ORGANS[plan.organ]} too thin for a lesion",
             f"room for {FEWEST_VOXELS} voxels", "choose another organ",
         )  # fmt: skip
     return Patient(
@@ -236,13 +237,12 @@ def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:
         image.header.set_xyzt_units("mm")
         nib.save(image, folder / f".part-{name}")
         os.replace(folder / f".part-{name}", folder / name)
-    (folder / ".part-truth.json").write_text(json.dumps(truth(patient), indent=2) + "\n")
-    os.replace(folder / ".part-truth.json", folder / "truth.json")
+    write_file(folder / "truth.json", (json.dumps(truth(patient), indent=2) + "\n").encode())
     return folder / "ct.nii.gz", folder / "labels.nii.gz"
 
 
 def truth(patient: Patient) -> dict[str, object]:
-    """All that is known of a patient: the structured report."""
+    """Return the structured report: all that is known of a patient."""
     extent = patient.extent
     return {
         "synthetic": patient.synthetic,

@@ -1,29 +1,27 @@
-"""The truth about a digital patient -> TumorCoT records whose chain and answer follow from it.
+"""The truth about a digital patient -> TumorCoT records, whose chains and answers follow from it.
 
 Everything here is synthetic: the wording is ours, and the chains say only what the truth says. The
-order is the paper's: findings, impression, pathology; the sentences that name an organ are what
-sends the reasoning loop to look at it again (paper, section 3.2).
+order is the paper's: findings, impression, pathology; a sentence that names an organ sends the
+reasoning loop to look at that organ again (paper, section 3.2).
 """
 
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS, display_name
+from tumorchain_jax.anatomy.organs import DIGESTIVE, LIVER, ORGANS, PANCREAS, SPLEEN, display_name
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.anatomy.substructures import SEGMENTS
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.phantoms.incidental import LUNGS, METASTASIS, NODE
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, OTHERS, SHAPES, Lesion
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, NONE, OTHERS, SHAPES, Lesion
 from tumorchain_jax.phantoms.patient import Patient
 
-NONE = "none"
-LIVER, PANCREAS, SPLEEN = 5, 7, 1
 THIRDS = ("upper third", "middle third", "lower third")
-# The order of a systematic reading, two organs at a time: liver and pancreas, stomach and
-# colon, esophagus. What is searched is no secret; what is found decides how long.
+# The order of a systematic reading: liver and pancreas, stomach and colon, esophagus. The search
+# ends with the group in which the tumour is found.
 _SEARCH = ((5, 7), (6, 20), (15,))
-# An organ whose middle is nearer than this to where two thirds of the scan meet is not asked for.
+# An organ whose middle is nearer than this to a border between two thirds is not asked about.
 _MARGIN = 0.04
 _CHOICES = 4
 _POSITION = (
@@ -36,7 +34,7 @@ _REPORT = (
     "Write a report with findings, impression and conclusion.",
     "Describe the abnormal findings of this CT and conclude.",
 )
-# Subtask -> the ways to ask.
+# Subtask -> wordings of its question.
 _QUESTIONS = {
     "organ_position": (
         "In which third of the scan does the middle of the {organ} lie?",
@@ -65,7 +63,7 @@ _DEPTHS = {
 
 
 def abnormal_organs(patient: Patient) -> np.ndarray:
-    """int8 `[57]`: 1 abnormal, 0 normal, -1 where the phantom never has tumours (unknown)."""
+    """Label organs, int8 `[57]`: 1 abnormal, 0 normal, -1 unknown (never with a tumour)."""
     present = set(np.unique(patient.labels.voxels))
     ill = {lesion.organ for lesion in patient.lesions} | _metastatic(patient)
     table = np.full(len(ORGANS), -1, np.int8)
@@ -78,12 +76,12 @@ def abnormal_organs(patient: Patient) -> np.ndarray:
 def patient_records(
     patient: Patient, scan: int, visible: Collection[int] | None = None
 ) -> list[Record]:
-    """All twelve subtasks of Table 1 for the ill: 14 records; for the healthy 7.
+    """Write the records of a patient: 14 of all twelve subtasks with a tumour, 7 without.
 
     Args:
         scan: the scan's index in the data set.
         visible: merged labels that the model's grid shows, where that is coarser than the patient's
-            map: a healthy organ that is not among them is not spoken of.
+            map: a healthy organ that is not among them is not mentioned.
     """
     if visible is None:
         visible = np.unique(patient.labels.voxels).tolist()
@@ -103,7 +101,7 @@ class _Writer:
         self.metastatic = _metastatic(patient)
 
     def all(self) -> list[Record]:
-        """The patient's records, in any order: a training row takes a few that stand together."""
+        """Write the records in random order: a training row takes a few that are neighbours."""
         records = self.organ_positions(1 if self.organ else 2)
         records += [self.position(()), self.position(self._organ_choices())]
         records += [self.check() for _ in range(1 if self.organ else 2)]
@@ -136,7 +134,7 @@ class _Writer:
         return self._choices([display_name(label) for label in DIGESTIVE] + [NONE], self.name)
 
     def check(self) -> Record:
-        """Half of the questions to the ill are about the ill organ."""
+        """Ask about one organ; with a tumour, half of the questions are about its organ."""
         ill = bool(self.organ) and self.rng.random() < 0.5
         organ = self.organ if ill else int(self.rng.choice(self.present))
         answer = "yes" if organ == self.organ or organ in self.metastatic else "no"
@@ -174,11 +172,11 @@ class _Writer:
         return records + self._metastasis(m)
 
     def _metastasis(self, answer: str) -> list[Record]:
-        """Usual sites are looked at one after the other: liver, lungs."""
+        """Look at the usual sites one after the other: liver, lungs."""
         liver = (LIVER,) if LIVER in self.present and self.organ != LIVER else ()
         sites = [site for site in (liver, self.lungs) if site]
         if not sites or not self.metastatic <= {label for site in sites for label in site}:
-            return []  # what cannot be seen is not asked for
+            return []  # a metastasis that the grid does not show is not asked about
         rounds: list[RoundTarget] = []
         looked: tuple[int, ...] = ()
         said = "Metastases are looked for."
@@ -212,7 +210,7 @@ class _Writer:
         return self._record("cot_report", 0, (), rounds, conclusion, question)
 
     def _search(self, conclusion: str, staged: bool = False) -> list[RoundTarget]:
-        """Look at one group of organs after the other, until one is ill or none is left."""
+        """Look at one group of organs after the other, until the tumour is found."""
         rounds: list[RoundTarget] = []
         looked: tuple[int, ...] = ()
         begin = ""
@@ -259,7 +257,7 @@ class _Writer:
         return " ".join(states)
 
     def _state(self, organ: int) -> str:
-        """A sentence about one organ."""
+        """Write a sentence about one organ."""
         body, name = self.patient.body, display_name(organ)
         if organ == self.organ:
             return f"The {name} shows {describe(self.patient.lesions)}."
@@ -311,7 +309,7 @@ class _Writer:
         )
 
     def _choices(self, values: Sequence[str], answer: str) -> tuple[str, ...]:
-        """The answer among at most three other values, in any order."""
+        """Mix the answer with at most three other values."""
         others = self.rng.permutation([value for value in values if value != answer]).tolist()
         return tuple(self.rng.permutation([answer, *others[: _CHOICES - 1]]).tolist())
 

@@ -1,7 +1,7 @@
-"""The truth about a digital patient as free text, in one of many wordings.
+"""The truth about a digital patient as a free-text report, in one of many wordings.
 
-Findings (organ by organ), impression and pathology. The text says what the truth says and no more:
-the phase, the state of each organ in view, every lesion with part, size, density, shape, border and
+Findings (organ by organ), impression and pathology. The text says exactly what the truth says: the
+phase, the state of each organ in view, every lesion with part, size, density, shape, border and
 depth, nodes, metastases, look-alikes, and the stage. The wording is ours.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tumorchain_jax.anatomy.organs import MERGE, display_name
+from tumorchain_jax.anatomy.organs import LIVER, MERGE, PANCREAS, SPLEEN, display_name
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms.body import Body
@@ -17,15 +17,14 @@ from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.phantoms.lesions import NONE, Lesion
 from tumorchain_jax.phantoms.patient import Patient
 
-LIVER, SPLEEN, PANCREAS = 5, 1, 7
-# TotalSegmentator ids in the order of reading; the lungs are called by their side.
+# TotalSegmentator ids in the order of reading; a lower lobe stands for its lung.
 _ORGANS = {
     **{label: display_name(int(MERGE[label])) for label in (5, 1, 7, 3, 2, 6, 20, 15, 52)},
     11: "left lung",
     14: "right lung",
 }
 _SECTION = "Findings: {findings}\nImpression: {impression}\nPathology: {pathology}\n"
-# What is said -> the ways to say it.
+# Statement -> its wordings.
 _PHRASES = {
     "phase": (
         "CT of the abdomen in the {phase} phase.",
@@ -86,10 +85,10 @@ _PHRASES = {
 
 
 def free_text(patient: Patient, seed: int) -> str:
-    """A report in three sections.
+    """Write a report in three sections.
 
     Args:
-        patient: of `make_patient`; of a real CT not all is known.
+        patient: one of `make_patient`; of a real CT not everything is known.
         seed: of the wording.
 
     Raises:
@@ -101,7 +100,7 @@ def free_text(patient: Patient, seed: int) -> str:
             "patient",
             "a real CT",
             "a digital patient",
-            "all is known of those alone",
+            "use a patient of make_patient",
         )
     return _Writer(patient, patient.body, np.random.default_rng((patient.seed, seed))).report()
 
@@ -112,7 +111,7 @@ class _Writer:
         self.organ = patient.lesions[0].organ if patient.lesions else 0
 
     def report(self) -> str:
-        """The whole text."""
+        """Write the whole text."""
         sections = _SECTION.format(
             findings=" ".join(self.findings()),
             impression=" ".join(self.impression()),
@@ -121,7 +120,7 @@ class _Writer:
         return f"{self.patient.synthetic}\n{sections}"
 
     def findings(self) -> list[str]:
-        """Organ by organ, then the nodes."""
+        """Write the findings organ by organ, then the nodes."""
         phase = self.body.phase
         said = [self._say("phase", phase=phase, Phase=phase.capitalize())]
         in_view = np.unique(self.patient.labels.voxels)
@@ -158,7 +157,7 @@ class _Writer:
         return [sentence] + ([self._say(lesion.depth)] if lesion.depth else [])
 
     def _several(self, what: str, kind: int, label: int) -> list[str]:
-        """All findings of a kind in an organ, in one sentence."""
+        """Write all findings of a kind in an organ as one sentence."""
         found = [f for f in self.patient.findings if (f.kind, f.organ) == (kind, label)]
         if not found:
             return []
@@ -174,7 +173,7 @@ class _Writer:
         ]
 
     def impression(self) -> list[str]:
-        """What the findings mean."""
+        """Write what the findings mean."""
         said = [self._say("tumour", organ=_ORGANS[self.organ])] if self.organ else []
         said += self._spread() if self.organ else [self._say("no tumour")]
         said += ["Cirrhosis of the liver."] if self.body.cirrhosis else []
@@ -190,7 +189,7 @@ class _Writer:
         return [self._say("no spread")]
 
     def pathology(self) -> str:
-        """T, N and M."""
+        """Write T, N and M."""
         extent = self.patient.extent
         if extent is None:
             return self._say("no stage")
@@ -207,5 +206,5 @@ def _plural(name: str) -> str:
 
 
 def _and(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

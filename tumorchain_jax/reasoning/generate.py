@@ -1,6 +1,7 @@
-"""Prefill, extend and sample: one round of writing, as a loop on the device.
+"""Prefill, extend and sample: one round of decoding as a loop on the device.
 
-Shape letters: B batch, T tokens of a round, K positions read at once, V vocabulary.
+Shape letters: B batch, T tokens of a round, K embedding, M visual tokens,
+V vocabulary; R rounds.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from tumorchain_jax.reasoning.roi import Turn
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is chosen: greedily at temperature 0, else from the smallest set of tokens whose
-    probability reaches `top_p`, at that temperature.
+    """Rule by which tokens are chosen: greedily at temperature 0, else at that temperature from the
+    smallest set of tokens whose probability reaches `top_p`.
 
     Raises:
         InputError: the temperature is negative, or `top_p` not within 0 (excluded) and 1.
@@ -44,7 +45,7 @@ GREEDY = Sampling()
 def sample(
     logits: Float[Array, "B V"], keys: Key[Array, " B"], sampling: Sampling
 ) -> Int[Array, " B"]:
-    """One token a row; each row draws from its own key, so rows do not influence each other."""
+    """Choose one token per row; each row draws from its own key, so rows are independent."""
     if sampling.temperature == 0:
         return jnp.argmax(logits, axis=-1).astype(jnp.int32)
     logits = logits / sampling.temperature
@@ -54,107 +55,120 @@ def sample(
         in_order = jnp.cumsum(probability, axis=-1) - probability < sampling.top_p
         # Token by token, not by a least logit: of equal ones (common in bfloat16) some may be out.
         nowhere = jnp.zeros_like(in_order)
-        kept = jnp.put_along_axis(nowhere, order, in_order, axis=-1, inplace=False)
-        logits = jnp.where(kept, logits, -jnp.inf)
+        likely = jnp.put_along_axis(nowhere, order, in_order, axis=-1, inplace=False)
+        logits = jnp.where(likely, logits, -jnp.inf)
     return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
 class DecodeState(NamedTuple):
-    """Where the decoder stands: its cache, how much of it is filled, what it expects next."""
+    """State of the decoder between two calls of `extend`.
+
+    Attributes:
+        cache: keys and values of each layer.
+        length: positions of the cache that are filled.
+        logits: of the next token.
+    """
 
     cache: tuple[LayerCache, ...]
     length: Int[Array, " B"]
     logits: Float[Array, "B V"]
 
 
-def read(
+def extend(
     model: TumorChain,
     params: Any,
     visual_tokens: Float[Array, "B M K"],
-    reading: DecodeState,
+    state: DecodeState,
     turn: Turn,
 ) -> DecodeState:
-    """Read a turn at once. Rows without a valid position stay as they are; where there are valid
-    ones, the last position must be one.
+    """Read all positions of a turn at once: a prompt (prefill), an ROI turn, or one new token.
+
+    Rows without a valid position stay as they are; in the others the last position must be valid.
     """
     embeddings = run(model, params, visual_tokens, turn.tokens, turn.visual_index, method="embed")
     hidden, cache, length = run(
-        model, params, reading.cache, reading.length, embeddings, turn.valid, method="extend"
+        model, params, state.cache, state.length, embeddings, turn.valid, method="extend"
     )
     logits = run(model, params, hidden[:, -1:], method="logits")[:, 0]
-    return DecodeState(cache, length, jnp.where(turn.valid[:, -1:], logits, reading.logits))
+    return DecodeState(cache, length, jnp.where(turn.valid[:, -1:], logits, state.logits))
 
 
 class Generation(NamedTuple):
-    """What one round wrote.
+    """The text of one round, as tokens.
 
     Attributes:
         tokens: generated ids, 0 beyond `length`.
         length: how many.
         complete: the model ended its answer itself.
-        log_probabilities: of each token under the model (temperature 1).
-        logits: of each step, the one that ended the answer too; of width 0 if they are not kept.
+        log_probabilities: of each token under the model (temperature 1), 0 beyond `length`.
     """
 
-    tokens: Int[Array, "B T"]
-    length: Int[Array, " B"]
-    complete: Bool[Array, " B"]
-    log_probabilities: Float[Array, "B T"]
-    logits: Float[Array, "B T W"]
+    tokens: Int[Array, "*R B T"]
+    length: Int[Array, "*R B"]
+    complete: Bool[Array, "*R B"]
+    log_probabilities: Float[Array, "*R B T"]
+
+    @classmethod
+    def empty(cls, *shape: int) -> "Generation":
+        """Nothing generated; `shape` is (B, T), or (R, B, T) for R rounds."""
+        *rows, _ = shape
+        return cls(
+            jnp.zeros(shape, jnp.int32),
+            jnp.zeros(rows, jnp.int32),
+            jnp.zeros(rows, bool),
+            jnp.zeros(shape),
+        )
+
+
+class _Carry(NamedTuple):
+    """Carry of the loop over tokens: `running` rows have not ended their answer."""
+
+    step: Int[Array, ""]
+    running: Bool[Array, " B"]
+    state: DecodeState
+    written: Generation
 
 
 def generate_round(
     model: TumorChain,
     params: Any,
     visual_tokens: Float[Array, "B M K"],
-    reading: DecodeState,
+    state: DecodeState,
     running: Bool[Array, " B"],
+    *,
     limit: Int[Array, " B"],
     keys: Key[Array, " B"],
-    *,
     end_token: Int[Array, ""],
     tokens_per_round: int,
     sampling: Sampling,
-    keep_logits: bool,
 ) -> tuple[DecodeState, Generation]:
     """Write until each running row ends its answer, or has `limit` or `tokens_per_round` tokens.
 
     The token that ends an answer is neither written nor read.
     """
-    B, V = reading.logits.shape
-    T = tokens_per_round
+    B, T = len(running), tokens_per_round
 
-    def unfinished(carry: tuple) -> Bool[Array, ""]:
-        step, going, _, _ = carry
-        return (step < T) & jnp.any(going)
+    def unfinished(carry: _Carry) -> Bool[Array, ""]:
+        return (carry.step < T) & jnp.any(carry.running)
 
-    def write(carry: tuple) -> tuple:
-        step, going, reading, written = carry
+    def write(carry: _Carry) -> _Carry:
+        step, running, state, written = carry
         step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, step)
-        token = sample(reading.logits, step_keys, sampling)
-        ends = going & (token == end_token)
-        writes = going & ~ends
-        chosen = jnp.take_along_axis(jax.nn.log_softmax(reading.logits), token[:, None], axis=1)
+        token = sample(state.logits, step_keys, sampling)
+        ends = running & (token == end_token)
+        writes = running & ~ends
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(state.logits), token[:, None], axis=1)
         length = written.length + writes
-        kept = jnp.where(going[:, None], reading.logits, 0.0)
         written = Generation(
             written.tokens.at[:, step].set(jnp.where(writes, token, 0)),
             length,
             written.complete | ends,
             written.log_probabilities.at[:, step].set(jnp.where(writes, chosen[:, 0], 0.0)),
-            written.logits.at[:, step].set(kept) if keep_logits else written.logits,
         )
         turn = Turn(token[:, None], jnp.full((B, 1), -1, jnp.int32), writes[:, None])
-        reading = read(model, params, visual_tokens, reading, turn)
-        return step + 1, writes & (length < limit), reading, written
+        state = extend(model, params, visual_tokens, state, turn)
+        return _Carry(step + 1, writes & (length < limit), state, written)
 
-    nothing = Generation(
-        jnp.zeros((B, T), jnp.int32),
-        jnp.zeros(B, jnp.int32),
-        jnp.zeros(B, bool),
-        jnp.zeros((B, T)),
-        jnp.zeros((B, T, V if keep_logits else 0)),
-    )
-    start = (jnp.int32(0), running & (limit > 0), reading, nothing)
-    _, _, reading, written = lax.while_loop(unfinished, write, start)
-    return reading, written
+    start = _Carry(jnp.int32(0), running & (limit > 0), state, Generation.empty(B, T))
+    end = lax.while_loop(unfinished, write, start)
+    return end.state, end.written

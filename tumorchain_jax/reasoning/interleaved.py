@@ -1,15 +1,15 @@
 """Organ-guided iterative interleaved reasoning (paper, section 3.2) as one compiled program.
 
-    round 1: read [global tokens, question]               write R1             Eq. 4
-    round i: read [ROI prompt, ROI tokens of the organs   write Ri             Eq. 6 and 7
-              that the last answer named first]
+    round 1: prefill [global tokens, question]            decode R1            Eq. 4
+    round i: extend [ROI prompt, ROI tokens of the        decode Ri            Eq. 3, 5, 6 and 7
+              organs that the last answer named first]
 
 An outer loop over rounds, an inner one over tokens, the organs matched on the device: nothing
 crosses to the host before the end, and nothing about a question, its organs or its rounds changes
 a shape. Rows of a batch that are done idle.
 
 Shape letters: B batch, P prompt positions, R rounds, T tokens of a round, O organs, Q organs of a
-round, L ROI slots, M bank rows, K embedding, V vocabulary.
+round, L ROI slots, M visual tokens, K embedding, V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ from tumorchain_jax.reasoning.generate import (
     DecodeState,
     Generation,
     Sampling,
+    extend,
     generate_round,
-    read,
 )
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, OrganMatches, match_organs
-from tumorchain_jax.reasoning.prompt import TEXT, History
-from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, roi_turn
+from tumorchain_jax.reasoning.prompt import History
+from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, after_answer, roi_turn
 
 NO_NEW_ORGAN, MAX_ROUNDS, TOKEN_BUDGET = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """The shapes and the policy of the loop; a change of any compiles anew.
+    """Shapes and policy of the loop; a change of any of them compiles again.
 
     Attributes:
         prompt_length: P, room for the question's turn, global tokens included.
@@ -50,7 +50,6 @@ class LoopConfig:
         organs_per_round: Q, at most this many organs are looked at between two rounds.
         history: `all` accumulates every round (Eq. 3), `latest` keeps the question, the last answer
             and the new ROI (Eq. 7).
-        keep_logits: return the logits of every written token.
     """
 
     prompt_length: int
@@ -59,15 +58,14 @@ class LoopConfig:
     organs_per_round: int = 2
     history: History = "all"
     sampling: Sampling = GREEDY
-    keep_logits: bool = False
 
 
 class Request(NamedTuple):
     """A batch of questions.
 
     Attributes:
-        bank: visual tokens of each row's scan.
-        roi_index, roi_valid: bank rows of each organ's ROI.
+        visual_tokens: of each row's scan.
+        roi_index, roi_valid: visual indices of each organ's ROI tokens.
         prompt: the question's turn, padded on the left.
         visited: organs whose ROI tokens the prompt already holds (`initial_roi`).
         rounds: rounds asked for, at most `max_rounds`.
@@ -86,10 +84,10 @@ class Request(NamedTuple):
 
 
 class Result(NamedTuple):
-    """All that happened, of fixed shape; rounds beyond a row's number are zero.
+    """Record of a run, of fixed shape; rounds beyond a row's number are zero.
 
     Attributes:
-        written: of each round.
+        written: the text of each round, `[R, B, ...]`.
         tokens_in: positions read before each round.
         matches: where each round's text first names each organ.
         looked_at: organs whose ROI tokens were read after each round.
@@ -105,11 +103,23 @@ class Result(NamedTuple):
     stop_reason: Int[Array, " B"]
 
 
+class _Inputs(NamedTuple):
+    """Arrays that stay the same in every round."""
+
+    params: Any
+    matcher: OrganMatcher
+    roi_prompt: RoiPrompt
+    request: Request
+    prompt_length: Int[Array, " B"]
+
+
 class _State(NamedTuple):
+    """Carry of the loop over rounds: `running` rows have not stopped."""
+
     number: Int[Array, ""]
     running: Bool[Array, " B"]
     visited: Bool[Array, "B O"]
-    reading: DecodeState
+    decode: DecodeState
     result: Result
 
 
@@ -128,70 +138,59 @@ def reason(
         model: unrolled.
         params: for it, see `models/language/qwen2/model.py: unroll`.
     """
-    nothing = _nothing_read(model, config, roi_prompt, request)
-    start = read(model, params, request.visual_tokens, nothing, request.prompt)
+    empty = _empty_state(model, config, roi_prompt, request)
+    start = extend(model, params, request.visual_tokens, empty, request.prompt)
+    inputs = _Inputs(params, matcher, roi_prompt, request, start.length)
 
     def running(state: _State) -> Bool[Array, ""]:
         return (state.number < config.max_rounds) & jnp.any(state.running)
 
-    def one_round(state: _State) -> _State:
-        return _round(model, config, params, matcher, roi_prompt, request, start.length, state)
-
     B = len(request.rounds)
-    result = _no_result(config, request, start)
+    result = _empty_result(config, request)
     result = result._replace(tokens_in=result.tokens_in.at[0].set(start.length))
     state = _State(jnp.int32(0), jnp.ones(B, bool), request.visited, start, result)
-    return lax.while_loop(running, one_round, state).result
+    return lax.while_loop(running, partial(_round, model, config, inputs), state).result
 
 
-def _round(
-    model: TumorChain,
-    config: LoopConfig,
-    params: Any,
-    matcher: OrganMatcher,
-    roi_prompt: RoiPrompt,
-    request: Request,
-    prompt_length: Int[Array, " B"],
-    state: _State,
-) -> _State:
-    result, number = state.result, state.number
+def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: _State) -> _State:
+    """Write a round (Eq. 4, 7), match its organs, and read the turn of the next one (Eq. 6)."""
+    params, request, result, number = inputs.params, inputs.request, state.result, state.number
     left = request.token_budget - result.written.length.sum(axis=0)
-    reading, written = generate_round(
+    decode, written = generate_round(
         model,
         params,
         request.visual_tokens,
-        state.reading,
+        state.decode,
         state.running,
-        left,
-        jax.vmap(jax.random.fold_in, (0, None))(request.keys, number),
-        end_token=roi_prompt.opening[0],
+        limit=left,
+        keys=jax.vmap(jax.random.fold_in, (0, None))(request.keys, number),
+        end_token=inputs.roi_prompt.opening[0],
         tokens_per_round=config.tokens_per_round,
         sampling=config.sampling,
-        keep_logits=config.keep_logits,
     )
-    matches = match_organs(matcher, written.tokens, written.length)
+    matches = match_organs(inputs.matcher, written.tokens, written.length)
     new = (matches.first != NONE) & request.roi_valid.any(axis=2) & ~state.visited
     spent = ~written.complete & (written.length >= left)
     stop_reason = jnp.select([spent, ~new.any(axis=1)], [TOKEN_BUDGET, NO_NEW_ORGAN], MAX_ROUNDS)
-    goes_on = state.running & ~spent & new.any(axis=1) & (number + 1 < request.rounds)
-    organs = _first_named(matches.first, new & goes_on[:, None], config.organs_per_round)
+    running = state.running & ~spent & new.any(axis=1) & (number + 1 < request.rounds)
+    organs = _first_named(matches.first, new & running[:, None], config.organs_per_round)
     looked_at = jnp.any(organs[:, :, None] == jnp.arange(new.shape[1]), axis=1) & new
 
-    def look_again(reading: DecodeState) -> tuple[DecodeState, Int[Array, " B"]]:
-        turn = roi_turn(roi_prompt, organs, request.roi_index, request.roi_valid)
+    def look_again(decode: DecodeState) -> tuple[DecodeState, Int[Array, " B"]]:
+        turn = roi_turn(inputs.roi_prompt, organs, request.roi_index, request.roi_valid)
         if config.history == "latest":
-            length = jnp.where(goes_on, prompt_length, reading.length)
-            reading = reading._replace(length=length)
-            turn = _after_answer(written, turn, goes_on)
-        before = reading.length
-        reading = read(model, params, request.visual_tokens, reading, turn)
-        return reading, reading.length - before
+            length = jnp.where(running, inputs.prompt_length, decode.length)
+            decode = decode._replace(length=length)
+            turn = after_answer(written.tokens, written.length, turn, running)
+        before = decode.length
+        decode = extend(model, params, request.visual_tokens, decode, turn)
+        return decode, decode.length - before
 
-    reading, tokens_in = lax.cond(
-        jnp.any(goes_on),
+    decode, tokens_in = lax.cond(
+        jnp.any(running),
         look_again,
-        lambda reading: (reading, jnp.zeros_like(reading.length)),
-        reading,
+        lambda decode: (decode, jnp.zeros_like(decode.length)),
+        decode,
     )
     result = Result(
         jax.tree.map(lambda all_, one: all_.at[number].set(one), result.written, written),
@@ -201,32 +200,22 @@ def _round(
         result.rounds + state.running,
         jnp.where(state.running, stop_reason, result.stop_reason),
     )
-    return _State(number + 1, goes_on, state.visited | looked_at, reading, result)
+    return _State(number + 1, running, state.visited | looked_at, decode, result)
 
 
 def _first_named(
     first: Int[Array, "B O"], new: Bool[Array, "B O"], count: int
 ) -> Int[Array, "B Q"]:
-    """Labels of the new organs in the order of their first mention, ties by label; 0 pads."""
+    """Order the labels of new organs by their first mention, ties by label; 0 pads."""
     order = jnp.argsort(jnp.where(new, first, NONE), axis=1, stable=True)[:, :count]
     is_new = jnp.take_along_axis(new, order, axis=1)
     return jnp.where(is_new, order, 0).astype(jnp.int32)
 
 
-def _after_answer(written: Generation, turn: Turn, goes_on: Bool[Array, " B"]) -> Turn:
-    """The answer just written, then the turn: what `history: latest` reads anew."""
-    is_answer = jnp.arange(written.tokens.shape[1]) < written.length[:, None]
-    return Turn(
-        jnp.concatenate([written.tokens, turn.tokens], axis=1),
-        jnp.concatenate([jnp.full_like(written.tokens, TEXT), turn.visual_index], axis=1),
-        jnp.concatenate([is_answer & goes_on[:, None], turn.valid], axis=1),
-    )
-
-
-def _nothing_read(
+def _empty_state(
     model: TumorChain, config: LoopConfig, roi_prompt: RoiPrompt, request: Request
 ) -> DecodeState:
-    """An empty cache with room for the longest run."""
+    """Make an empty cache with room for the longest run."""
     B = len(request.rounds)
     per_organ = roi_prompt.sentences.shape[1] + 2 + request.roi_index.shape[2]
     ends = len(roi_prompt.opening) + len(roi_prompt.closing)
@@ -240,20 +229,12 @@ def _nothing_read(
     return DecodeState(cache, jnp.zeros(B, jnp.int32), jnp.zeros((B, decoder.vocab_size)))
 
 
-def _no_result(config: LoopConfig, request: Request, start: DecodeState) -> Result:
+def _empty_result(config: LoopConfig, request: Request) -> Result:
     B, organs = request.visited.shape
-    R, T = config.max_rounds, config.tokens_per_round
-    W = start.logits.shape[1] if config.keep_logits else 0
-    written = Generation(
-        jnp.zeros((R, B, T), jnp.int32),
-        jnp.zeros((R, B), jnp.int32),
-        jnp.zeros((R, B), bool),
-        jnp.zeros((R, B, T)),
-        jnp.zeros((R, B, T, W)),
-    )
+    R = config.max_rounds
     nowhere = jnp.full((R, B, organs), NONE, jnp.int32)
     return Result(
-        written,
+        Generation.empty(R, B, config.tokens_per_round),
         jnp.zeros((R, B), jnp.int32),
         OrganMatches(nowhere, nowhere),
         jnp.zeros((R, B, organs), bool),
@@ -270,7 +251,7 @@ def encode(
     roi_index: Int[Array, "B O L"],
     roi_valid: Bool[Array, "B O L"],
 ) -> tuple[Float[Array, "B M K"], Float[Array, "B O"]]:
-    """A scan's bank of visual tokens, and how probably each organ is abnormal (classifier)."""
+    """Compute a scan's visual tokens, and the probability that each organ is abnormal."""
     visual_tokens = run(model, params, volume, method="encode")
     logits = run(model, params, visual_tokens, roi_index, roi_valid, method="classify")
     return visual_tokens, jax.nn.softmax(logits, axis=-1)[:, :, 1]

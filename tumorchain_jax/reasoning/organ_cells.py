@@ -1,44 +1,49 @@
-"""Which cells of the token grid an organ touches (Lambda of Eq. 2), as fixed-shape tables.
+"""Gamma of Eq. 2 on the host: which cells of the token grid an organ's mask touches.
 
-Shape letters: D H W model grid, O organs (57, row 0 is the background), L ROI slots.
+The result is a table of fixed shape; on the device, `models/tumorchain/model.py: gather_rows`
+takes the visual tokens of its indices. How cells are chosen is the rule of `RoiSpec.select`.
+
+Shape letters: D H W model grid, O organs (57, row 0 is the background), L ROI slots, N cells.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Int, Integer
 
 from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 
 
 class OrganCells(NamedTuple):
-    """For every organ the cells that hold any of its voxels.
+    """The ROI cells of every organ.
 
     Attributes:
-        cells: int32 `[O, L]`, raster indices in ascending order, 0 beyond the valid ones.
-        valid: bool `[O, L]`, true for the first slots that hold a cell. Never all false for an
-            organ that has a voxel.
-        touched: int32 `[O]`, how many cells the organ touches; beyond L some were left out.
+        cells: raster indices in the token grid, ascending, 0 beyond the valid ones.
+        valid: true for the first slots that hold a cell. Never all false for an organ that has a
+            voxel.
+        touched: how many cells the organ touches; beyond L some were left out.
+        visual_index: the same cells as indices of the scan's visual tokens.
     """
 
-    cells: np.ndarray
-    valid: np.ndarray
-    touched: np.ndarray
+    cells: Int[np.ndarray, "O L"]
+    valid: Bool[np.ndarray, "O L"]
+    touched: Int[np.ndarray, " O"]
+    visual_index: Int[np.ndarray, "O L"]
 
-    def visual_index(self, offset: int) -> dict[int, np.ndarray]:
-        """Organ -> rows of the bank of visual tokens, of the organs that have any.
-
-        Args:
-            offset: the row of the grid's first cell.
-        """
+    def rois(self) -> dict[int, Int[np.ndarray, " l"]]:
+        """Map each organ that has ROI tokens to the indices of these visual tokens."""
         labels = np.flatnonzero(self.valid.any(axis=1)).tolist()
-        return {label: self.cells[label][self.valid[label]] + offset for label in labels}
+        return {label: self.visual_index[label][self.valid[label]] for label in labels}
 
 
-def coverage(labels: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
-    """Voxels of each organ in each cell: int64 `[O, cells]`.
+def coverage(
+    labels: Integer[np.ndarray, "D H W"], grid: tuple[int, int, int]
+) -> Int[np.ndarray, "O N"]:
+    """Count the voxels of each organ in each cell.
 
     Args:
-        labels: merged organ labels `[D, H, W]` on the model grid.
+        labels: merged organ labels on the model grid.
         grid: cells along D, H, W; each divides the model grid.
     """
     cell_of_axis = [
@@ -51,14 +56,10 @@ def coverage(labels: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
     return counts.reshape(len(ORGANS), cells)
 
 
-def organ_cells(labels: np.ndarray, grid: tuple[int, int, int], slots: int) -> OrganCells:
-    """Rank each organ's cells by coverage, keep at most `slots`, put them in raster order."""
-    counts = coverage(labels, grid)
+def organ_cells(labels: Integer[np.ndarray, "D H W"], roi: RoiSpec) -> OrganCells:
+    """Choose the ROI cells of every organ in merged labels on the model grid."""
+    counts = coverage(labels, roi.grid)
     counts[0] = 0
-    best = np.argsort(-counts, axis=1, kind="stable")[:, :slots]
-    cells = np.full((len(ORGANS), slots), counts.shape[1])
-    kept = np.where(np.take_along_axis(counts, best, axis=1) > 0, best, counts.shape[1])
-    cells[:, : kept.shape[1]] = np.sort(kept, axis=1)
-    valid = cells < counts.shape[1]
-    touched = np.count_nonzero(counts, axis=1)
-    return OrganCells(np.where(valid, cells, 0).astype(np.int32), valid, touched.astype(np.int32))
+    cells, valid = roi.select(counts)
+    touched = np.count_nonzero(counts, axis=1).astype(np.int32)
+    return OrganCells(cells, valid, touched, roi.visual_index(cells))

@@ -1,8 +1,10 @@
-"""Which organs a generated text names, found on the device from its tokens.
+"""Lambda of Eq. 2 on the device: match the organs that a generated text names, from its tokens.
+
+Its twin on the host is `anatomy/organs.py: labels_named`.
 
 The tokens are spelled out in bytes and an Aho-Corasick automaton over the bytes of the names, laid
 backwards, runs over them from the last to the first: at each byte it knows the longest name that
-starts there. A left-to-right walk over these then keeps the names that do not overlap. So the
+starts there. A left-to-right walk over these then takes the names that do not overlap. So the
 result does not depend on how the text was cut into tokens, and equals what the expression of
 `anatomy/organs.py` finds in the same bytes; that module says which bytes part words.
 """
@@ -133,7 +135,7 @@ def build_matcher(
 def match_organs(
     matcher: OrganMatcher, tokens: Int[Array, "B T"], count: Int[Array, " B"]
 ) -> OrganMatches:
-    """Find the first mention of every organ in each text.
+    """Find the first mention of every organ in each text (Lambda of Eq. 2).
 
     Takes about as many sequential steps as the longest text has bytes.
 

@@ -1,8 +1,9 @@
-"""The interleaved prompt: Qwen's chat template with visual tokens between the words.
+"""The interleaved prompt: a family's chat template with visual tokens between the words.
 
-A prompt is a row of positions; each holds a token id and, where it is visual, a row of the scan's
-bank of visual tokens (see `models/tumorchain/model.py`). The pieces are tokenized one by one, so
-that a turn built here and one built on the device inside the reasoning loop are the same ids.
+A prompt is a row of positions; each holds a token id and, where it is visual, the index of one of
+the scan's visual tokens (see `models/tumorchain/model.py`). The pieces are tokenized one by one, so
+that a turn built here (Eq. 4 to 6, for training and for the first prompt) and its twin built on the
+device inside the reasoning loop (`roi.py`) are the same ids.
 
     system, user: [vision: global tokens] question                                    -> round 1
     user: The question requires greater attention to the liver. [vision: ROI tokens]  -> round 2
@@ -15,27 +16,27 @@ from typing import Literal
 import numpy as np
 
 from tumorchain_jax.anatomy.organs import display_name, labels_named
+from tumorchain_jax.models.language.chat_template import CHATML, ChatTemplate
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 
 LETTERS = "ABCDEFGHIJ"
 """Of a question's options."""
 MAX_QUESTION_TOKENS = 192
 """The most that a question takes with its template, without visual tokens."""
-SYSTEM = "You are a helpful assistant."
 TEXT = -1
 INITIAL_ORGANS = 2
 History = Literal["all", "latest"]
 Roi = tuple[int, Sequence[int] | np.ndarray]
-"""An organ and the bank rows of its ROI tokens."""
+"""An organ and the visual indices of its ROI tokens."""
 
 
 @dataclass
 class Interleaved:
-    """A prompt in the making.
+    """A prompt, or a piece of one.
 
     Attributes:
         tokens: id at each position; `image_pad` where it is visual.
-        visual_index: row of the bank at each position, `TEXT` where it is a word.
+        visual_index: index of the visual token at each position, `TEXT` where there is none.
         loss_mask: whether training should predict this position.
     """
 
@@ -44,7 +45,7 @@ class Interleaved:
     loss_mask: list[bool] = field(default_factory=list)
 
     def add(self, tokens: Sequence[int], target: bool = False) -> None:
-        """Append words."""
+        """Append text tokens."""
         self.tokens += tokens
         self.visual_index += [TEXT] * len(tokens)
         self.loss_mask += [target] * len(tokens)
@@ -68,17 +69,15 @@ class Chat:
         open_assistant: what ends the user's turn and opens the assistant's.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, template: ChatTemplate = CHATML):
         self.tokenizer = tokenizer
-        encode, start, end = tokenizer.encode, tokenizer.im_start, tokenizer.im_end
-        newline = encode("\n")
-        self._system = [start, *encode(f"system\n{SYSTEM}"), end, *newline]
-        self._user = [start, *encode("user\n")]
-        self.open_user = [*newline, *self._user]
-        self.open_assistant = [end, *newline, start, *encode("assistant\n")]
+        encode = tokenizer.encode_template
+        self._system, self._user = encode(template.system), encode(template.open_user)
+        self.open_user = [*encode(template.after_answer), *self._user]
+        self.open_assistant = encode(template.close_user + template.open_assistant)
 
     def attention_sentence(self, label: int) -> list[int]:
-        """The ROI prompt of Eq. 5."""
+        """Tokenize the ROI prompt of an organ (Eq. 5); device twin: `roi.build_roi_prompt`."""
         sentence = f"The question requires greater attention to the {display_name(label)}."
         return self.tokenizer.encode(sentence)
 
@@ -95,7 +94,7 @@ class Chat:
         global_tokens: int,
         rois: Iterable[Roi] = (),
     ) -> Interleaved:
-        """Everything before round 1 (Eq. 4). `rois` come before the question (`initial_roi`)."""
+        """Build the prompt of round 1 (Eq. 4). `rois` come before the question (`initial_roi`)."""
         prompt = self.prefix(global_tokens)
         for label, rows in rois:
             prompt = prompt + self._attend(label, rows)
@@ -104,7 +103,10 @@ class Chat:
         return prompt
 
     def look_again(self, rois: Iterable[Roi]) -> Interleaved:
-        """The user's turn between two rounds: each organ's sentence and ROI tokens (Eq. 6)."""
+        """Build the user's turn between two rounds: each organ's sentence and ROI tokens (Eq. 6).
+
+        Device twin: `roi.roi_turn`.
+        """
         turn = Interleaved()
         turn.add(self.open_user)
         for label, rows in rois:
@@ -113,7 +115,7 @@ class Chat:
         return turn
 
     def answer(self, text: str, target: bool) -> Interleaved:
-        """A round's text and the token that ends it."""
+        """Build a round's text and the token that ends it."""
         answer = Interleaved()
         answer.add([*self.tokenizer.encode(text), self.tokenizer.im_end], target)
         return answer
@@ -138,8 +140,10 @@ def with_choices(question: str, choices: Sequence[str]) -> str:
 def initial_rois(
     question: str, roi_index: Mapping[int, Sequence[int] | np.ndarray]
 ) -> list[tuple[int, Sequence[int] | np.ndarray]]:
-    """The ROI of the organs that a question names, for `initial_roi` (Eq. 2): at most
-    `INITIAL_ORGANS`, first mention first, of those that have ROI tokens.
+    """Find the ROI of the organs that a question names, for `initial_roi` (Eq. 2).
+
+    Returns:
+        at most `INITIAL_ORGANS` organs that have ROI tokens, first mention first.
     """
     named = [label for mention in labels_named(question) for label in mention.labels]
     present = [label for label in dict.fromkeys(named) if label in roi_index]

@@ -1,10 +1,16 @@
-"""The turn between two rounds, built on the device: ROI prompt and ROI tokens (Eq. 5 and 6).
+"""The turns of the interleaved prompt on the device, in buffers of fixed shape (Eq. 5 to 7).
 
-The same positions as `reasoning/prompt.py: Chat.look_again`, in buffers of fixed shape: which
-organs, and how many ROI tokens each has, only changes which positions are valid.
+Each function is the twin of one that builds the same positions on the host, for training:
 
-Shape letters: B batch, O organs, Q organs looked at in a turn, L ROI slots, S words of a sentence,
-K positions of a turn.
+    Eq. 5    build_roi_prompt    prompt.py: Chat.attention_sentence
+    Eq. 6    roi_turn            prompt.py: Chat.look_again
+    Eq. 7    after_answer        data/training_rows.py: training_rows (`history: latest`)
+
+The prompt of Eq. 4 (`Chat.question`) is built on the host in both. Which organs a turn looks at,
+and how many ROI tokens each has, only changes which positions are valid.
+
+Shape letters: B batch, O organs, Q organs looked at in a turn, L ROI slots, S tokens of a sentence,
+T tokens of a round, K positions of a turn.
 """
 
 from typing import NamedTuple
@@ -18,7 +24,7 @@ from tumorchain_jax.reasoning.prompt import TEXT, Chat
 
 
 class Turn(NamedTuple):
-    """Positions to read: a token or a bank row each (`TEXT` for a token), and which count."""
+    """Positions to read: a token or a visual index each (`TEXT` for a token)."""
 
     tokens: Int[Array, "B K"]
     visual_index: Int[Array, "B K"]
@@ -26,7 +32,7 @@ class Turn(NamedTuple):
 
 
 class RoiPrompt(NamedTuple):
-    """The template's words as arrays: what opens and closes a turn, and each organ's sentence."""
+    """The template as arrays: start and end of a turn, and each organ's sentence (Eq. 5)."""
 
     opening: Int[Array, " A"]
     sentences: Int[Array, "O S"]
@@ -37,7 +43,7 @@ class RoiPrompt(NamedTuple):
 
 
 def build_roi_prompt(chat: Chat) -> RoiPrompt:
-    """Tokenize the template once; row 0 of the sentences (background) is empty."""
+    """Tokenize the template and the ROI prompts (Eq. 5) once; row 0 (background) is empty."""
     sentences = [[], *(chat.attention_sentence(label) for label in range(1, len(ORGANS)))]
     lengths = np.array([len(sentence) for sentence in sentences], np.int32)
     table = np.zeros((len(sentences), lengths.max()), np.int32)
@@ -62,7 +68,11 @@ def roi_turn(
     roi_index: Int[Array, "B O L"],
     roi_valid: Bool[Array, "B O L"],
 ) -> Turn:
-    """The turn that looks at `organs`, in their order; 0 is no organ, a row of zeros no turn."""
+    """Build the turn that looks at `organs`, in their order (Eq. 6).
+
+    Args:
+        organs: labels; 0 is no organ, a row of zeros no turn.
+    """
     B, Q = organs.shape
     rows = jnp.arange(B)[:, None]
     one = (B, Q, 1)
@@ -96,4 +106,19 @@ def roi_turn(
         around(tokens, opening, closing),
         around(visual_index, jnp.full_like(opening, TEXT), jnp.full_like(closing, TEXT)),
         any_organ & around(valid, opening >= 0, closing >= 0),
+    )
+
+
+def after_answer(
+    tokens: Int[Array, "B T"], length: Int[Array, " B"], turn: Turn, running: Bool[Array, " B"]
+) -> Turn:
+    """Put the answer just written before a turn (Eq. 7), in rows that are running.
+
+    With `history: latest` the cache is cut back to the question, so the answer is read again.
+    """
+    is_answer = jnp.arange(tokens.shape[1]) < length[:, None]
+    return Turn(
+        jnp.concatenate([tokens, turn.tokens], axis=1),
+        jnp.concatenate([jnp.full_like(tokens, TEXT), turn.visual_index], axis=1),
+        jnp.concatenate([is_answer & running[:, None], turn.valid], axis=1),
     )

@@ -1,4 +1,4 @@
-"""What happened in a run of the reasoning loop, as plain host-side values."""
+"""Trace of a run of the reasoning loop, as plain host-side values."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ Outcome = Literal["looked_at", "already_seen", "not_in_mask", "over_limit", "sto
 
 @dataclass(frozen=True)
 class OrganMention:
-    """An organ named in a round's text, and what came of it.
+    """An organ named in a round's text, and its outcome.
 
     Attributes:
         label: merged organ id, 1..56 (Table 10).

@@ -1,1 +1,1 @@
-"""What a person and a program read at the end: report.html and report.json."""
+"""Reports: report.json for programs, report.html for people."""

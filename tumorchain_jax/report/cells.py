@@ -1,4 +1,4 @@
-"""Where ROI cells lie: cells of the token grid -> a mask and a box of the model grid."""
+"""Locate ROI cells: cells of the token grid -> a mask and a box of the model grid."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tumorchain_jax.scan.preprocess import Box
 def cell_mask(
     cells: Sequence[int], cell_grid: tuple[int, int, int], grid: tuple[int, int, int]
 ) -> np.ndarray:
-    """Raster indices (depth first) in a token grid -> bool `[D, H, W]` of the model grid."""
+    """Turn raster indices (depth first) in a token grid into bool `[D, H, W]` of the model grid."""
     mask = np.zeros(cell_grid, bool)
     mask[_positions(cells, cell_grid)] = True
     for axis, (size, count) in enumerate(zip(grid, cell_grid, strict=True)):
@@ -19,7 +19,7 @@ def cell_mask(
 
 
 def cell_box(cells: Sequence[int], cell_grid: tuple[int, int, int]) -> Box | None:
-    """The tightest box around the cells, None when there are none.
+    """Return the tightest box around the cells, None if there are none.
 
     Returns:
         (min d, h, w, max d, h, w) in [0, 1]: 0 is the outer edge of the grid's first voxel, 1 that

@@ -1,4 +1,4 @@
-"""The short answer in a model's full text."""
+"""Find the short answer in a model's full text."""
 
 import re
 import string
@@ -7,7 +7,7 @@ _TAG = re.compile(r"</?(?:think|answer)>", re.IGNORECASE)
 _END_OF_THINKING = re.compile(r"</think>", re.IGNORECASE)
 # A full stop after a lone letter belongs to a choice ("B. Liver"), not to a sentence.
 _SENTENCE_END = re.compile(r"(?<!\b\w)\.(?=\s)|[!?](?=\s)|\n")
-# What an answer begins with, and what ends it.
+# What begins an answer, and what ends it.
 _MARKS = (
     (re.compile(r"<answer>", re.IGNORECASE), re.compile(r"</answer>", re.IGNORECASE)),
     (re.compile(r"\bconclusion\**\s*:", re.IGNORECASE), re.compile(r"\n\s*\n")),
@@ -16,7 +16,7 @@ _MARKS = (
 
 
 def parse_conclusion(text: str) -> str:
-    """The answer that follows the reasoning; "" for a text that says nothing, never an error.
+    """Return the answer that follows the reasoning; "" if there is none, never an error.
 
     It is looked for after the last `</think>`, or in the whole text where nothing stands there
     (no such tag, or a text cut before its answer). The first of these that is not empty counts,

@@ -1,22 +1,26 @@
-"""A folder of text files that is either whole or not there."""
+"""Write the folder of a report: whole or not at all, and never over files of anybody else's."""
 
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import atomic_directory
 
-# A folder that holds this file was written by `write_folder`, and may be replaced.
-RECORD = "report.json"
+RECORD, PAGE = "report.json", "report.html"
+REPORT_FILES = (RECORD, PAGE)
 
 
-def check_folder(folder: Path, overwrite: bool) -> None:
+def check_folder(folder: Path, overwrite: bool, files: Collection[str] = REPORT_FILES) -> None:
     """Refuse, before any work is done, a folder that must not or cannot be written.
 
+    Args:
+        overwrite: a folder with an earlier report, and nothing else, may be there.
+        files: names of the files of such a report.
+
     Raises:
-        InputError: it is there and `overwrite` is off; it holds other things than a report, which
-            overwriting would delete; or the folder it would lie in cannot be written.
+        InputError: the folder exists and `overwrite` is off; it holds anything but an earlier
+            report, which overwriting would delete; its parent cannot be written.
     """
     parent = next(filter(os.path.exists, folder.absolute().parents), folder)
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
@@ -27,59 +31,37 @@ def check_folder(folder: Path, overwrite: bool) -> None:
         raise _refusal(folder, "a file", "a folder")
     if not overwrite:
         raise _refusal(folder, "an existing folder", "a new one (or --overwrite)")
-    if any(folder.iterdir()) and not (folder / RECORD).is_file():
-        raise _refusal(folder, f"a folder without {RECORD}", "an earlier report to overwrite")
+    others = sorted(path.name for path in folder.iterdir() if path.name not in files)
+    if others:
+        raise _refusal(folder, f"{others[0]}, which is no part of a report", "a report alone")
 
 
 def write_folder(folder: Path, files: Mapping[str, str], overwrite: bool) -> Path:
     """Write a folder of UTF-8 text files so that it appears at once and whole.
 
-    The files go to a hidden folder beside it, which is then renamed. With `overwrite` the old
-    folder stays until the new one is complete.
-
     Args:
-        folder: where to; missing parents are made.
+        folder: output folder; missing parents are made.
         files: name -> text.
-        overwrite: replace an earlier report.
+        overwrite: replace an earlier folder of these files once the new one is complete.
 
     Returns:
         The folder, as an absolute path without links.
 
     Raises:
-        InputError: as `check_folder`, or the folder cannot be made.
+        InputError: as `check_folder`, or the folder cannot be written.
     """
-    check_folder(folder, overwrite)
+    check_folder(folder, overwrite, files)
     folder = folder.resolve()
-    part = folder.with_name(f".{folder.name}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_directory(folder, overwrite) as part:
+            for name, text in files.items():
+                # Model text and file names may hold lone surrogates, which UTF-8 cannot write.
+                (part / name).write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:
-        raise _refusal(folder, str(error.strerror), "a place to write to") from error
-    try:
-        for name, text in files.items():
-            # Model text and file names may hold lone surrogates, which UTF-8 cannot write.
-            (part / name).write_bytes(text.encode("utf-8", "replace"))
-        _swap_in(part, folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        raise _refusal(folder, error.strerror or "an error", "a place to write to") from error
     return folder
 
 
 def _refusal(folder: Path, found: str, expected: str) -> InputError:
     return InputError(folder, "output", found, expected, "choose another folder")
-
-
-def _swap_in(part: Path, folder: Path) -> None:
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        os.replace(folder, old)
-    try:
-        os.replace(part, folder)
-    except BaseException:
-        if old.exists():
-            os.replace(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -19,13 +19,13 @@ from tumorchain_jax.report.record import ReportRecord
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-# How high a picture may stand on the page: that of a long scan would fill the screen and more.
+# Limit on the height of a picture: that of a long scan would fill the screen and more.
 TALLEST_REM = 28
 LEGEND = (
-    "Organs named in the text are marked. Outlined on the CT are the cells of the model's grid "
-    "whose tokens it read again for an organ, in the slices nearest to their centre. Axial and "
-    "coronal pictures show the patient's right on the left. How probably an organ is abnormal is "
-    "the organ classifier's estimate, another head of the model than the one that writes the "
+    "Organs named in the text are marked. The outlines on the CT are the cells of the model's "
+    "token grid that it read again for an organ, in the slices nearest to their centre. Axial and "
+    "coronal pictures show the patient's right on the left. The probability that an organ is "
+    "abnormal comes from the organ classifier, not from the part of the model that writes the "
     "answer: the two may disagree."
 )
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -33,7 +33,7 @@ OUTCOMES: dict[Outcome, str] = {
     "looked_at": "looked at again",
     "already_seen": "already looked at",
     "not_in_mask": "not in the organ mask",
-    "over_limit": "passed over, too many organs in one round",
+    "over_limit": "skipped, too many organs in one round",
     "stopped": "not looked at, the chain ended here",
 }
 NO_MASKS = "not looked at, there are no organ masks"
@@ -48,10 +48,10 @@ Colours = dict[int, Colour]
 
 
 def render(report: ReportRecord) -> str:
-    """The whole page."""
+    """Render the whole page."""
     content = f"""{heading(report.name, report.question, report.conclusion, report.truth)}
 {_warnings(report.warnings)}
-<h2>How the answer came about</h2>
+<h2>The chain of reasoning</h2>
 <p class="legend">{LEGEND}</p>
 {_chain(report)}
 {_organs(report)}
@@ -60,7 +60,7 @@ def render(report: ReportRecord) -> str:
 
 
 def page(title: str, content: str) -> str:
-    """A whole page around its content, between two notices.
+    """Put content into a whole page, between two notices.
 
     Args:
         content: HTML.
@@ -88,7 +88,7 @@ def page(title: str, content: str) -> str:
 
 
 def heading(source: str, question: str, conclusion: str, truth: str | None) -> str:
-    """What was asked of which scan, what the model answers, and the truth if it is known."""
+    """Show the scan, the question, the model's answer, and the truth if it is known."""
     known = "" if truth is None else _statement("truth", "Synthetic truth", truth)
     return f"""<header>
 <p class="source">{escape(source)}</p>
@@ -146,13 +146,13 @@ def _round(report: ReportRecord, number: int, each: Round, colours: Colours) -> 
 
 
 def looked_at(each: Round) -> list[OrganMention]:
-    """The organs that the next round looked at, each once."""
+    """Return the organs that the next round looked at, each once."""
     seen = {m.label: m for m in reversed(each.organs) if m.outcome == "looked_at"}
     return list(reversed(seen.values()))
 
 
 def _outcome(report: ReportRecord, mention: OrganMention) -> str:
-    """What came of a mention, in words."""
+    """The outcome of a mention, in words."""
     without = report.masks is not None and report.masks.kind == "none"
     if without and mention.outcome == "not_in_mask":
         return NO_MASKS
@@ -188,12 +188,12 @@ def _mark(report: ReportRecord, words: str, mentions: list[OrganMention], colour
 
 
 def _text(text: str) -> str:
-    """Escaped, and the tags around the reasoning set back."""
+    """Escape a text; the tags around the reasoning are greyed."""
     return _THINKING_TAG.sub(r'<span class="tag">\g<0></span>', escape(text))
 
 
 def _other_organs(report: ReportRecord, each: Round, colours: Colours) -> str:
-    """The organs that were named but not looked at, and why."""
+    """List organs that were named but not looked at, and why."""
     seen = {mention.label for mention in looked_at(each)}
     reasons = dict.fromkeys(
         f"{_name(mention, colours)} ({_outcome(report, mention)})"
@@ -225,7 +225,7 @@ def _figure(report: ReportRecord, cells: tuple[int, ...], colour: Colour, captio
 
 
 def figure(pictures: Sequence[Picture], caption: str) -> str:
-    """Pictures of one scale side by side.
+    """Show pictures of one scale side by side.
 
     Args:
         caption: HTML.
@@ -268,41 +268,41 @@ def _rgb(colour: Colour, alpha: float = 1.0) -> str:
 
 
 def _organs(report: ReportRecord) -> str:
-    """What the organs measure: those that were looked at, and the rest behind a fold."""
+    """Show measurements of the organs that were looked at; the others are folded away."""
     if not report.organs:
         return ""
     seen = {mention.organ for each in report.trace.rounds for mention in looked_at(each)}
     looked = {name: organ for name, organ in report.organs.items() if name in seen}
     rest = {name: organ for name, organ in report.organs.items() if name not in seen}
-    shown = _measured(looked) if looked else ""
-    folded = f"<details><summary>{len(rest)} other organs</summary>{_measured(rest)}</details>"
+    shown = _measurements(looked) if looked else ""
+    folded = f"<details><summary>{len(rest)} other organs</summary>{_measurements(rest)}</details>"
     return f"""<section class="organs">
-<h2>Organs, measured in their masks</h2>
-<p class="legend">{escape(_whose(report.masks))} An organ that reaches the edge of the scan is
-marked: some of it may lie outside.</p>
+<h2>Organ measurements</h2>
+<p class="legend">{escape(_mask_source(report.masks))} "At the edge": the organ
+reaches the edge of the scan, and part of it may lie outside.</p>
 {shown}{folded if rest else ""}
 </section>"""
 
 
-def _whose(masks: MaskOrigin | None) -> str:
+def _mask_source(masks: MaskOrigin | None) -> str:
     if masks is None:
         return ""
     if masks.kind == "none":
         return "There are no masks."
     if masks.kind == "given":
-        return f"The masks were given: {masks.source}."
-    return f"The masks are a machine's, unchecked: {masks.source}."
+        return f"The masks come from the label map {masks.source}."
+    return f"The masks were segmented automatically and nobody has reviewed them: {masks.source}."
 
 
-def _made_by(masks: MaskOrigin | None) -> dict[str, str]:
-    """Whose the masks are, and the weights' SHA-256 or another program's version by part."""
+def _mask_identities(masks: MaskOrigin | None) -> dict[str, str]:
+    """The source of the masks, and each model's SHA-256 or another program's version."""
     if masks is None:
         return {"organ masks": "not known"}
     parts = {f"masks by {part}": identity for part, identity in masks.weights.items()}
-    return {"organ masks": _whose(masks)} | parts
+    return {"organ masks": _mask_source(masks)} | parts
 
 
-def _measured(organs: Mapping[str, OrganStatistics]) -> str:
+def _measurements(organs: Mapping[str, OrganStatistics]) -> str:
     rows = "".join(
         f'<tr><th scope="row">{escape(display_name(ORGANS.index(name)))}</th>'
         f"<td>{organ.volume_ml:,.1f}</td>"
@@ -321,7 +321,7 @@ def _details(report: ReportRecord) -> str:
         "scan": report.source,
         "model": report.model,
         "weights (sha256)": report.weights_sha256,
-        **_made_by(report.masks),
+        **_mask_identities(report.masks),
         "device": report.device,
         "seed": report.seed,
     }
@@ -332,7 +332,7 @@ def _details(report: ReportRecord) -> str:
     }
     seconds = {stage: f"{value:.2f} s" for stage, value in report.seconds.items()}
     return f"""<details>
-<summary>How this was made: time, tokens, preprocessing, versions</summary>
+<summary>Details: model, time, tokens, preprocessing, versions</summary>
 {_table("Run", run)}
 {_table("Time", seconds)}
 {_table("Tokens", tokens)}

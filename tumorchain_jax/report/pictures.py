@@ -1,4 +1,4 @@
-"""CT slices with ROI cells drawn on them, as PNG data URIs."""
+"""Draw CT slices with ROI cells on them, as PNG data URIs."""
 
 import base64
 import colorsys
@@ -43,7 +43,7 @@ class Picture:
 
 
 def organ_colour(rank: int) -> Colour:
-    """The bright colour (RGB) of the `rank`-th organ of a report; golden steps keep hues apart."""
+    """Return the colour (RGB) of the `rank`-th organ of a report; golden steps keep hues apart."""
     red, green, blue = colorsys.hls_to_rgb((0.5 + rank * 0.618034) % 1.0, 0.58, 0.9)
     return round(255 * red), round(255 * green), round(255 * blue)
 
@@ -55,7 +55,7 @@ def planes(
     colour: Colour,
     through: np.ndarray | None = None,
 ) -> tuple[Picture, Picture, Picture]:
-    """Axial, coronal and sagittal slices through the centre of an ROI, as radiologists hang them.
+    """Draw axial, coronal and sagittal slices through the centre of an ROI, in radiological view.
 
     Args:
         image: float32 `[D, H, W]` in [0, 1].
@@ -63,8 +63,8 @@ def planes(
             proportions come from it; an oblique scan shows along its own axes.
         mask: bool `[D, H, W]`, the ROI.
         colour: of the ROI's outline and fill.
-        through: bool `[D, H, W]`, what the slices go through the centre of, if it is not the ROI.
-            Where it is empty the middle slices show.
+        through: bool `[D, H, W]`, a region whose centre the slices cross, instead of the ROI's.
+            If it is empty, the middle slices are drawn.
     """
     # Canonical axes run to superior, posterior and the patient's left.
     scan = canonical(Volume(image, to_world))

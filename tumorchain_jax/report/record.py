@@ -1,4 +1,4 @@
-"""The record of one question to one scan: what `report.json` holds."""
+"""The record of one question about one scan, as `report.json` stores it."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tumorchain_jax.segmentation.statistics import OrganStatistics
 SCHEMA_VERSION = "1.2"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReportRecord:
     """An answer, the chain that led to it, and all that is needed to retrace it.
 
@@ -28,20 +28,20 @@ class ReportRecord:
         conclusion: the short answer in it.
         trace: the rounds.
         image: float32 `[D, H, W]` in [0, 1], the model grid: what the model saw.
-        transform: where that grid lies in the patient.
+        transform: from that grid to the patient.
         cells: the token grid; a ROI cell is a raster index in it and covers grid / cells voxels.
         preprocessing: what was done to the scan, fit for JSON.
         versions: of the packages that ran.
-        model: its name for people.
+        model: name of the model, for people.
         weights_sha256: hash of the weights.
         seed: of the sampling.
-        device: that it ran on.
-        seconds: per stage.
+        device: kind of device that it ran on.
+        seconds: spent on each stage.
         warnings: one line each.
         source: the scan's path as it was given, or what else it came from.
-        masks: where the organ masks came from, None where that is not known.
-        organs: what each organ measures in its mask, by its name in Table 10.
-        truth: what is known to be true of a synthetic lesion, None for a scan from life.
+        masks: where the organ masks came from, None if that is not known.
+        organs: measurements of each organ in its mask, by its name in Table 10.
+        truth: the known truth about a synthetic lesion, None for a real scan.
     """
 
     question: str
@@ -64,29 +64,40 @@ class ReportRecord:
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
 
+    def __repr__(self) -> str:
+        """Summarise the report in one line."""
+        rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
+        text = f"{self.name}: {self.question!r} -> {self.conclusion!r}, {rounds}"
+        return f"{type(self).__name__}({text})"
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds of reasoning, in order."""
+        return self.trace.rounds
+
     @property
     def name(self) -> str:
         """The scan's file name."""
         return Path(self.source).name
 
     def box(self, mention: OrganMention) -> Box | None:
-        """(min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1], None without cells."""
+        """Return (min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1]; None without."""
         return cell_box(mention.cells, self.cells)
 
     def box_mm(self, mention: OrganMention) -> Box | None:
-        """(min x, y, z, max x, y, z) of the organ's ROI cells in mm RAS+, None without cells."""
+        """Return (min x, y, z, max x, y, z) of the ROI cells in mm RAS+; None without cells."""
         box = self.box(mention)
         return None if box is None else self.transform.box_to_mm(box)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of `report.json`; numbers that JSON cannot hold (NaN, infinity) are None."""
+        """Return the fields of `report.json`; NaN and infinity become None."""
         record = {
             "schema_version": SCHEMA_VERSION,
             "scan": self.source,
             "question": self.question,
             "answer": self.answer,
             "conclusion": self.conclusion,
-            "rounds": [self._round(each) for each in self.trace.rounds],
+            "rounds": [self._round(each) for each in self.rounds],
             "stop_reason": self.trace.stop_reason,
             "masks": asdict(self.masks) if self.masks else None,
             "organs": {name: asdict(organ) for name, organ in self.organs.items()},
@@ -122,7 +133,7 @@ class ReportRecord:
 
 
 def _plain(value: Any) -> Any:
-    """The same value in JSON's own types."""
+    """Convert a value to JSON's own types."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

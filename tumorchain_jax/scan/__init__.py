@@ -1,1 +1,1 @@
-"""A CT before it is a tensor: reading, geometry, organs, phantoms. Knows numpy, not JAX."""
+"""CT scans and label maps: reading, checks, geometry, preprocessing. Imports numpy, not JAX."""

@@ -1,9 +1,9 @@
 """The folder of one CT series in DICOM -> Volume.
 
-Headers first, for all files; only a sound stack of slices has its pixels read. Geometry comes from
-ImagePositionPatient and ImageOrientationPatient alone: InstanceNumber and file names say nothing
-about place. pydicom is only spoken to in `_header` and `_pixels`, where whatever it raises becomes
-one line and its warnings, which are about values nobody uses here, are silenced.
+All headers are checked before any pixel is read. Geometry comes from ImagePositionPatient and
+ImageOrientationPatient alone: InstanceNumber and file names say nothing about place. pydicom is
+called in `_header` and `_pixels` only, where whatever it raises becomes one line, and its warnings,
+which concern values that are not used here, are silenced.
 """
 
 import warnings
@@ -26,23 +26,25 @@ from tumorchain_jax.scan.checks import check_affine, check_shape
 from tumorchain_jax.scan.slices import Slice, affine, checked_stack
 from tumorchain_jax.scan.volume import Volume
 
-# Objects made from a scan and often kept beside it; they hold no slice of it.
+# Objects made from a scan and often stored beside it; they hold no slice of it.
 COMPANIONS = {"SEG", "RTSTRUCT", "RTPLAN", "RTDOSE", "SR", "PR", "KO", "REG", "DOC"}
+DICOM_PREFIX = 132
+"""Bytes of a file up to the end of the word DICM."""
 EXPORT_AGAIN = "export the series again with complete headers"
 
 
 def read_dicom(folder: Path) -> Volume:
     """Read the one CT series in a folder (not its subfolders), in HU, float32.
 
-    Files that are not DICOM, and segmentations or reports beside the scan, are passed over.
+    Files that are not DICOM, and segmentations or reports beside the scan, are skipped.
 
     Raises:
         InputError: on anything that is not one evenly spaced, untilted stack of CT slices.
     """
     slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
     if not slices:
-        hint = "give the folder that holds the slices themselves"
-        raise InputError(folder, "files", "no DICOM slice", "the files of a CT series", hint)
+        found, hint = _what_else(folder)
+        raise InputError(folder, "files", found, "the files of a CT series", hint)
     slices = checked_stack(folder, slices)
     to_world = affine(slices)
     shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
@@ -55,15 +57,27 @@ def read_dicom(folder: Path) -> Volume:
     return Volume(voxels.transpose(2, 1, 0), to_world, str(folder))
 
 
+def _what_else(folder: Path) -> tuple[str, str]:
+    """Say what a folder without a DICOM slice holds, and which path to give instead."""
+    nifti = sorted([*folder.glob("*.nii*"), *folder.glob("*/*.nii*")])
+    if nifti:
+        return "NIfTI files and no DICOM slice", f"give one of the files, as {nifti[0]}"
+    folders = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    if folders:
+        found = f"no DICOM slice, but {len(folders)} folder(s)"
+        return found, f"give the folder that holds the slices themselves, as {folder / folders[0]}"
+    return "no DICOM slice", "give the folder that holds the slices themselves"
+
+
 def _is_dicom(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(132)[128:] == b"DICM"
+        return file.read(DICOM_PREFIX)[128:] == b"DICM"
 
 
 def _header(path: Path) -> Slice | None:
-    """The slice a file holds, None for a file that holds none; its pixels are not read."""
+    """Read the header of the slice in a file; None for a file without a slice."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -82,10 +96,10 @@ def _header(path: Path) -> Slice | None:
 
 
 def _check_syntax(path: Path, syntax: UID) -> None:
-    """The encoding must be one that can be decoded here and that cannot inflate without bound."""
+    """Refuse an encoding that cannot be decoded here, or that may inflate without bound."""
     try:
         known = syntax != DeflatedExplicitVRLittleEndian and get_decoder(syntax).is_available
-    except NotImplementedError:  # pydicom's word for a syntax that it has no decoder for
+    except NotImplementedError:  # raised for a syntax that pydicom has no decoder for
         known = False
     if not known:
         found = f"{syntax.name:.60}" if syntax else "none"
@@ -135,7 +149,7 @@ def _slice(path: Path, data: Dataset) -> Slice | None:
 
 
 def _numbers(path: Path, data: Dataset, keyword: str, count: int) -> np.ndarray:
-    """The `count` finite numbers that an element must hold."""
+    """Read the `count` finite numbers of an element."""
     expected = "a number" if count == 1 else f"{count} numbers"
     if data.get(keyword) in (None, ""):
         raise InputError(path, keyword, "nothing", expected, EXPORT_AGAIN)
@@ -149,7 +163,7 @@ def _numbers(path: Path, data: Dataset, keyword: str, count: int) -> np.ndarray:
 
 
 def _pixels(header: Slice) -> np.ndarray:
-    """`[rows, columns]` stored values of one slice."""
+    """Read the stored values `[rows, columns]` of one slice."""
     expected = f"{header.rows} x {header.columns} pixels"
     try:
         with warnings.catch_warnings():
@@ -161,7 +175,7 @@ def _pixels(header: Slice) -> np.ndarray:
     except InputError:
         raise
     except Exception as error:
-        found = f"what cannot be decoded ({type(error).__name__})"
+        found = f"data that cannot be decoded ({type(error).__name__})"
         raise InputError(
             header.path, "PixelData", found, expected, "copy the series again"
         ) from error
@@ -172,7 +186,7 @@ def _pixels(header: Slice) -> np.ndarray:
 
 
 def _check_length(header: Slice, data: Dataset) -> None:
-    """pydicom would read surplus bytes as more frames."""
+    """Refuse pixel data of another length; pydicom would read surplus bytes as more frames."""
     size = header.rows * header.columns * data.BitsAllocated // 8
     if len(data.PixelData) not in (size, size + size % 2):
         found = f"{len(data.PixelData)} bytes"

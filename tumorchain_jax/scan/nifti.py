@@ -1,8 +1,8 @@
-"""NIfTI-1 and NIfTI-2 single files, read with distrust.
+"""NIfTI-1 and NIfTI-2 single files -> Volume, every header field checked.
 
-nibabel parses the header fields; the checks and the reading are done here, because nibabel repairs
-some bad headers in silence, guesses a frame where none is given, and allocates by what the header
-claims.
+nibabel parses the header fields; the checks and the reading are done here, because nibabel silently
+repairs some bad headers, guesses an orientation where none is given, and allocates whatever size
+the header claims.
 """
 
 import math
@@ -27,9 +27,9 @@ COPY_AGAIN = "copy or convert the scan again"
 
 
 def read_nifti(path: Path) -> Volume:
-    """One 3D volume from a `.nii` or `.nii.gz`.
+    """Read one 3D volume from a `.nii` or `.nii.gz`.
 
-    Voxels keep their integer type where the header scales nothing; all else becomes float32.
+    Voxels keep their integer type where the header scales nothing; all others become float32.
     """
     try:
         # What is not finite is refused by the checks: numpy need not warn of it as well.
@@ -40,13 +40,13 @@ def read_nifti(path: Path) -> Volume:
 
 
 def read_description(path: Path) -> str:
-    """What a NIfTI file that `read_nifti` has read says of itself."""
+    """Read the description field of a NIfTI file that `read_nifti` accepts."""
     with _open(path) as stream:
         return bytes(_header(path, stream)["descrip"]).rstrip(b"\0").decode(errors="replace")
 
 
 def _open(path: Path) -> BufferedIOBase:
-    """The file's bytes, unpacked if they are packed, whatever the name says."""
+    """Open a file; decompress it if it is gzip, whatever its name says."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return igzip.open(path) if packed else path.open("rb")
@@ -128,7 +128,7 @@ def _scaling(path: Path, header: Nifti1Header) -> tuple[float, float]:
 
 
 def _offset(path: Path, header: Nifti1Header, size: int, packed: bool) -> int:
-    """Where the voxels begin; checked against the file's size when that tells anything."""
+    """Return the offset of the voxels; checked against the size of a file that is not packed."""
     offset, least = float(header["vox_offset"]), int(header["sizeof_hdr"])
     most = path.stat().st_size
     if not least <= offset <= (CHUNK if packed else most):

@@ -1,4 +1,4 @@
-"""Reorder a volume's axes (permutation and flips only, no resampling) and keep its affine true."""
+"""Reorder a volume's axes (permutations and flips, no resampling) together with its affine."""
 
 import numpy as np
 from nibabel.orientations import (
@@ -17,12 +17,12 @@ CANONICAL = "SPL"
 
 
 def orientation(affine: np.ndarray) -> np.ndarray:
-    """nibabel's `[3, 2]` (world axis, direction) of the axes closest to those of `affine`."""
+    """Return nibabel's `[3, 2]` (world axis, direction) of the axes closest to an affine's."""
     return io_orientation(affine)
 
 
 def reorient(volume: Volume, target: np.ndarray) -> Volume:
-    """The same volume with its axes in the order and direction `target` (see `orientation`).
+    """Return a volume with its axes in the order and direction `target` (see `orientation`).
 
     An oblique volume keeps its obliquity: each of its axes goes to the closest target axis. The
     voxels are a view where numpy can make one.
@@ -36,5 +36,5 @@ def reorient(volume: Volume, target: np.ndarray) -> Volume:
 
 
 def canonical(volume: Volume) -> Volume:
-    """The volume as `[D, H, W]` in the canonical frame."""
+    """Return the volume as `[D, H, W]` in the canonical frame."""
     return reorient(volume, axcodes2ornt(tuple(CANONICAL)))

@@ -1,8 +1,8 @@
-"""A CT of any orientation, spacing and size -> the model's fixed grid, and the way back to mm.
+"""A CT of any orientation, spacing and size -> the model's fixed grid, and from there back to mm.
 
-The order is: canonical frame, crop to the body, window, zero-pad in-plane to a square in mm,
-resize. All of it is separable by axis, so the model grid is one affine map away from the patient
-and label maps follow by the same map.
+The steps are: canonical frame, crop to the body, window, zero-pad in-plane to a square in mm,
+resize. All are separable by axis, so one affine maps the model grid to the patient, and label maps
+are resampled by the same affine.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,13 @@ BODY_HU = -500.0
 BODY_SEARCH_MM = 4.0
 
 Box = tuple[float, float, float, float, float, float]
+"""(min of three axes, max of three axes)."""
 Numbers = Sequence[float | int] | np.ndarray
 
 
 @dataclass(frozen=True)
 class PreprocessConfig:
-    """What the model was trained on; written into every output.
+    """Preprocessing that a model was trained with; written into every output.
 
     Attributes:
         grid: voxels (D, H, W) of the model's input.
@@ -49,7 +50,7 @@ class PreprocessConfig:
 
 @dataclass(frozen=True)
 class GridTransform:
-    """Where the model grid lies in the patient.
+    """Place of the model grid in the patient.
 
     Attributes:
         grid: voxels (D, H, W) of the model grid.
@@ -60,15 +61,11 @@ class GridTransform:
     to_world: np.ndarray
 
     def world(self, points: Numbers) -> np.ndarray:
-        """`[..., 3]` grid indices (d, h, w), fractions allowed -> mm (x, y, z)."""
+        """Map `[..., 3]` grid indices (d, h, w), fractions allowed, to mm (x, y, z)."""
         return _apply(self.to_world, points)
 
-    def grid_index(self, points: Numbers) -> np.ndarray:
-        """`[..., 3]` mm (x, y, z) -> grid indices (d, h, w), fractions allowed."""
-        return _apply(np.linalg.inv(self.to_world), points)
-
     def box_to_mm(self, box: Numbers) -> Box:
-        """A box of the grid -> the tightest box in mm around it.
+        """Return the tightest box in mm around a box of the grid.
 
         Args:
             box: (min d, h, w, max d, h, w); 0 is the outer edge of the first voxel of the grid,
@@ -81,22 +78,17 @@ class GridTransform:
         corners = _corners(box) * self.grid - 0.5
         return _bounds(self.world(corners))
 
-    def box_from_mm(self, box: Numbers) -> Box:
-        """The way back of `box_to_mm`; a box that leaves the grid leaves [0, 1]."""
-        corners = self.grid_index(_corners(box))
-        return _bounds((corners + 0.5) / self.grid)
-
 
 @dataclass(frozen=True)
 class PreparedScan:
-    """The model's input and all that was done to make it.
+    """The model's input and how it was made.
 
     Attributes:
         image: float32 `[D, H, W]` in [0, 1]; D runs to superior, H to posterior, W to the
             patient's left.
         transform: where its voxels lie in the patient.
         warnings: one line each, for the report.
-        parameters: what was done, fit for JSON.
+        parameters: every step's numbers, for JSON.
     """
 
     image: np.ndarray
@@ -137,7 +129,7 @@ def preprocess(ct: Volume, config: PreprocessConfig) -> PreparedScan:
 
 
 def resample_labels(labels: Volume, transform: GridTransform) -> np.ndarray:
-    """A label map on the CT's own grid -> uint8 `[D, H, W]` on the model grid.
+    """Resample a label map on the CT's own grid to uint8 `[D, H, W]` on the model grid.
 
     Each voxel takes the label at its centre, 0 where that lies outside the map.
     """
@@ -157,7 +149,7 @@ def resample_labels(labels: Volume, transform: GridTransform) -> np.ndarray:
 
 
 def _body_box(scan: Volume) -> tuple[slice, ...] | None:
-    """Slices around the largest connected thing denser than air, one coarse voxel to spare."""
+    """Find the largest component denser than air; return its box with a coarse voxel to spare."""
     steps = [max(1, round(BODY_SEARCH_MM / spacing)) for spacing in scan.spacing]
     dense = scan.voxels[tuple(slice(None, None, step) for step in steps)] > BODY_HU
     components, count = ndimage.label(dense)
@@ -176,7 +168,7 @@ def _body_box(scan: Volume) -> tuple[slice, ...] | None:
 def _square_padding(
     shape: tuple[int, ...], spacing: tuple[float, float, float]
 ) -> tuple[tuple[int, int], ...]:
-    """Voxels to add (before, after) along D, H, W so that H and W are equally long in mm."""
+    """Count the voxels to add (before, after) along D, H, W so that H and W are equal in mm."""
     side = max(shape[1] * spacing[1], shape[2] * spacing[2])
     totals = [0] + [round(side / spacing[axis]) - shape[axis] for axis in (1, 2)]
     return tuple((total // 2, total - total // 2) for total in totals)
@@ -188,7 +180,7 @@ def _grid_transform(
     padding: tuple[tuple[int, int], ...],
     grid: tuple[int, int, int],
 ) -> GridTransform:
-    """The model grid's place: outer edges of the padded crop = outer edges of the grid."""
+    """Place the model grid: its outer edges are those of the padded crop."""
     to_index = np.eye(4)
     for axis, (part, (before, after), size) in enumerate(zip(crop, padding, grid, strict=True)):
         scale = (part.stop - part.start + before + after) / size
@@ -200,7 +192,7 @@ def _grid_transform(
 def _resize(
     body: np.ndarray, padding: tuple[tuple[int, int], ...], config: PreprocessConfig
 ) -> np.ndarray:
-    """Window, pad and resize, one output slice at a time: never the whole scan in memory twice."""
+    """Window, pad and resize one output slice at a time; no second copy of the scan is made."""
     image = np.empty(config.grid, np.float32)
     neighbours = _neighbours(body.shape[0], config.grid[0])
     for depth, (below, above, weight) in enumerate(zip(*neighbours, strict=True)):
@@ -223,7 +215,7 @@ def _resize_first_axis(plane: np.ndarray, size: int) -> np.ndarray:
 
 
 def _neighbours(size_in: int, size_out: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each output voxel the two input voxels around its centre and the second one's weight."""
+    """Find the two input voxels around each output voxel's centre, and the weight of the second."""
     centre = np.maximum((np.arange(size_out) + 0.5) * size_in / size_out - 0.5, 0.0)
     below = np.floor(centre).astype(int)
     above = np.minimum(below + 1, size_in - 1)
@@ -235,7 +227,7 @@ def _apply(matrix: np.ndarray, points: Numbers) -> np.ndarray:
 
 
 def _corners(box: Numbers) -> np.ndarray:
-    """`[8, 3]` corners of (min of three axes, max of three axes)."""
+    """Return the `[8, 3]` corners of (min of three axes, max of three axes)."""
     ends = np.asarray(box, np.float64).reshape(2, 3)
     return np.array(list(product(*ends.T)))
 

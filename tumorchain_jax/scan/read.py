@@ -1,4 +1,4 @@
-"""The front door of a CT: a path, a nibabel image or an array -> a checked `Volume`."""
+"""Path, nibabel image or array -> checked `Volume`: the entry point for CTs and label maps."""
 
 from pathlib import Path
 
@@ -18,10 +18,14 @@ from tumorchain_jax.scan.dicom import read_dicom
 from tumorchain_jax.scan.nifti import read_nifti
 from tumorchain_jax.scan.orientation import orientation, reorient
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scan.zip_archive import read_zip
+
+OTHER_FORMATS = (".nrrd", ".nhdr", ".mha", ".mhd", ".hdr", ".img", ".mgz")
+"""Endings of images that are not read here but that other programs convert."""
 
 
 def read_ct(path: Path | str) -> Volume:
-    """Read a CT in HU (float32) from a `.nii`, a `.nii.gz` or the folder of a DICOM series.
+    """Read a CT in HU (float32) from a `.nii`, a `.nii.gz`, or a DICOM series: folder or `.zip`.
 
     Raises:
         InputError: when it cannot be read, has no sound geometry, or is no CT.
@@ -49,7 +53,11 @@ def align_labels(labels: Volume, ct: Volume) -> Volume:
 
 
 def from_nibabel(image: SpatialImage) -> Volume:
-    """A nibabel image -> Volume. Follow with `check_ct` for a CT, `align_labels` for labels."""
+    """Convert a nibabel image; follow with `check_ct` for a CT, `align_labels` for labels.
+
+    Raises:
+        InputError: it has no orientation, or its voxels cannot be read.
+    """
     source = image.get_filename() or "nibabel image"
     header = image.header
     placed = image.affine is not None
@@ -69,7 +77,7 @@ def from_nibabel(image: SpatialImage) -> Volume:
 
 
 def from_array(voxels: np.ndarray, affine: np.ndarray, source: str = "array") -> Volume:
-    """Voxels `[I, J, K]` and their affine (index -> mm RAS+) -> Volume.
+    """Convert voxels `[I, J, K]` and their affine (index -> mm RAS+).
 
     Integers keep their type, floats become float32. Follow with `check_ct` for a CT,
     `align_labels` for labels.
@@ -97,8 +105,16 @@ def _read(path: Path) -> Volume:
 
 
 def _read_file(path: Path) -> Volume:
-    if path.name.lower().endswith((".nii", ".nii.gz")):
+    name = path.name.lower()
+    if name.endswith((".nii", ".nii.gz")):
         return read_nifti(path)
-    expected = ".nii, .nii.gz or the folder of a DICOM series"
+    if name.endswith(".zip"):
+        return read_zip(path)
+    expected = ".nii, .nii.gz, or a DICOM series as a folder or a .zip"
     hint = "convert it to NIfTI, or give the folder that holds the DICOM files"
+    if name.endswith(OTHER_FORMATS):
+        hint = (
+            "convert it to NIfTI, as with 3D Slicer or SimpleITK: "
+            "sitk.WriteImage(sitk.ReadImage(FILE), 'ct.nii.gz')"
+        )
     raise InputError(path, "file type", path.suffix or "no suffix", expected, hint)

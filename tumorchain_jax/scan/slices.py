@@ -1,4 +1,4 @@
-"""Slice headers -> one sound stack: sorted along its normal, evenly spaced, untilted."""
+"""Slice headers -> one checked stack: sorted along its normal, evenly spaced, untilted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ BESIDE_MM = 0.05
 
 @dataclass(frozen=True)
 class Slice:
-    """What the geometry and the scaling of one CT slice need; lengths in mm, in DICOM's LPS."""
+    """Geometry and scaling of one CT slice; lengths in mm, in DICOM's LPS."""
 
     path: Path
     series: str
@@ -34,12 +34,12 @@ class Slice:
 
     @property
     def normal(self) -> np.ndarray:
-        """Unit vector across the slice."""
+        """Return the unit vector across the slice."""
         return np.cross(self.along_row, self.along_column)
 
 
 def affine(slices: list[Slice]) -> np.ndarray:
-    """(column, row, slice) index -> mm RAS+ of a checked stack, float64 `[4, 4]`."""
+    """Return the affine of a checked stack, (column, row, slice) -> mm RAS+, float64 `[4, 4]`."""
     first, last = slices[0], slices[-1]
     lps = np.eye(4)
     lps[:3, 0] = first.along_row * first.column_spacing
@@ -50,7 +50,11 @@ def affine(slices: list[Slice]) -> np.ndarray:
 
 
 def checked_stack(folder: Path, slices: list[Slice]) -> list[Slice]:
-    """The slices sorted along their normal, or `InputError` saying what breaks the stack."""
+    """Sort slices along their normal.
+
+    Raises:
+        InputError: they are not one evenly spaced, untilted stack.
+    """
     _check_same(folder, slices)
     if len(slices) < MIN_SIZE:
         expected = f"at least {MIN_SIZE}"
@@ -64,7 +68,7 @@ def checked_stack(folder: Path, slices: list[Slice]) -> list[Slice]:
 
 
 def _check_same(folder: Path, slices: list[Slice]) -> None:
-    """All slices must be of one series, one orientation, one matrix and one pixel size."""
+    """Refuse slices of several series, orientations, matrices or pixel sizes."""
     series = {slice_.series for slice_ in slices}
     if len(series) > 1:
         hint = "move each series into its own folder"
@@ -102,7 +106,7 @@ def _check_directions(slice_: Slice) -> None:
 
 
 def _check_steps(folder: Path, ordered: list[Slice]) -> None:
-    """No slice twice, none missing, all steps alike."""
+    """Refuse a slice twice, a missing one, and uneven steps."""
     places = np.array([slice_.position @ ordered[0].normal for slice_ in ordered])
     steps = np.diff(places)
     if steps.min() < SAME_PLACE_MM:
@@ -125,7 +129,7 @@ def _check_steps(folder: Path, ordered: list[Slice]) -> None:
 
 
 def _check_tilt(folder: Path, ordered: list[Slice]) -> None:
-    """Slices must be stacked straight along their normal."""
+    """Refuse a stack that does not run straight along its normal."""
     first = ordered[0]
     steps = np.array([slice_.position - first.position for slice_ in ordered])
     along = steps @ first.normal

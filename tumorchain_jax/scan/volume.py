@@ -1,4 +1,4 @@
-"""The one geometry type: voxels and where they lie in the patient."""
+"""`Volume`: voxels and their place in the patient, the one geometry type."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ class Volume:
         voxels: `[I, J, K]`; HU (float32) for a CT, organ ids (integer) for a label map.
         affine: float64 `[4, 4]`; voxel index (i, j, k, 1) -> millimetres in the NIfTI world
             frame RAS+: x grows to the patient's Right, y to Anterior, z to Superior.
-        source: where it came from, for messages.
+        source: file or other origin, for messages.
     """
 
     voxels: np.ndarray
@@ -22,7 +22,7 @@ class Volume:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Voxels along i, j, k."""
+        """Number of voxels along i, j, k."""
         i, j, k = self.voxels.shape
         return i, j, k
 

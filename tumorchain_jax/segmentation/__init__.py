@@ -1,1 +1,1 @@
-"""The segmentation expert: nnU-Net's models, run as nnU-Net runs them."""
+"""Organ segmentation: nnU-Net's models, run as nnU-Net runs them."""

@@ -1,6 +1,6 @@
-"""Label maps kept between runs: the same scan and the same weights are not run twice.
+"""Cache of label maps: the same scan and the same weights are not run twice.
 
-A file is named by a hash of both, and holds labels and nothing else of the patient.
+A file is named by a hash of both, and holds labels and nothing else about the patient.
 """
 
 import contextlib
@@ -14,18 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from tumorchain_jax.core.downloads import cache_folder
+from tumorchain_jax.core.files import atomic_file
 from tumorchain_jax.scan.volume import Volume
 
 LIMIT = 2 * 1024**3
 
 
 def segmentation_folder() -> Path:
-    """Where this user's label maps are kept."""
+    """Return the folder of this user's cached label maps."""
     return cache_folder() / "segmentations"
 
 
 def scan_hash(scan: Volume) -> str:
-    """SHA-256 of a scan's voxels and of where they lie."""
+    """Return the SHA-256 of a scan's voxels and its affine."""
     digest = hashlib.sha256(repr(scan.shape).encode())
     digest.update(scan.affine.astype(np.float64).tobytes())
     for plane in scan.voxels.T:
@@ -35,10 +36,10 @@ def scan_hash(scan: Volume) -> str:
 
 @dataclass(frozen=True)
 class SegmentationCache:
-    """A folder of label maps; those that were used longest ago make room.
+    """A folder of label maps; the least recently used are deleted beyond a limit.
 
-    What cannot be read is taken for absent, and what cannot be written is not kept: a cache never
-    fails a run.
+    A file that cannot be read counts as absent, and one that cannot be written is skipped: a cache
+    never fails a run.
 
     Attributes:
         limit: bytes of all files together.
@@ -48,7 +49,7 @@ class SegmentationCache:
     limit: int = LIMIT
 
     def get(self, key: str, shape: tuple[int, int, int]) -> np.ndarray | None:
-        """The uint8 labels kept under `key`, None when there are none of this shape."""
+        """Return the uint8 labels cached under `key`; None if there are none of this shape."""
         path = self._path(key)
         try:
             with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -59,17 +60,11 @@ class SegmentationCache:
         return labels if labels.dtype == np.uint8 and labels.shape == shape else None
 
     def put(self, key: str, labels: np.ndarray) -> None:
-        """Keep uint8 labels; the file appears whole."""
-        path = self._path(key)
-        part = path.with_name(f".{key}.{os.getpid()}.npz")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(part, labels=labels)
-            os.replace(part, path)
+        """Cache uint8 labels; the file appears whole."""
+        with contextlib.suppress(OSError):
+            with atomic_file(self._path(key)) as file:
+                np.savez_compressed(file, labels=labels)
             self._make_room()
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.npz"

@@ -1,4 +1,4 @@
-"""Which segmenter a user means: our networks with some folder's weights, another program, none."""
+"""Segmenter factory: our networks with some weights, an installed TotalSegmentator, or none."""
 
 import os
 from collections.abc import Callable, Collection
@@ -17,13 +17,13 @@ from tumorchain_jax.segmentation.model_folder import SegmentationModel, load_seg
 from tumorchain_jax.segmentation.plans import DATASET, PLANS, read_plan
 from tumorchain_jax.segmentation.predict import Dtype, Predictor
 from tumorchain_jax.segmentation.total import (
-    FAST,
+    FAST_MODEL,
     FAST_SPACING_MM,
     ORDER,
-    PARTS,
     SPACING_MM,
     STEP,
-    Part,
+    TOTAL_MODELS,
+    OrganModel,
     TotalSegmenter,
 )
 
@@ -43,21 +43,21 @@ def make_segmenter(
     cache: SegmentationCache | None = None,
     quiet: bool = False,
 ) -> TotalSegmenter:
-    """The segmenter of a command line.
+    """Make the segmenter that a user asks for.
 
     Args:
         kind: our networks, an installed TotalSegmentator, or none.
-        weights: folder of those of our networks; empty: where TotalSegmentator keeps its own;
+        weights: folder of weights for our networks; empty: the folder of TotalSegmentator's own;
             None: the nano segmenter that ships with the package.
-        fast: the 3 mm model of TotalSegmentator.
+        fast: use the 3 mm model of TotalSegmentator.
         order: of the spline that resamples a scan for TotalSegmentator's models.
-        dtype: in which our networks compute.
-        organs: that an installed TotalSegmentator is asked for; None: all.
-        cache: keeps what is found.
-        quiet: shows no progress.
+        dtype: of our networks' computation.
+        organs: to ask an installed TotalSegmentator for; None: all.
+        cache: stores label maps between runs.
+        quiet: show no progress.
 
     Raises:
-        InputError: there are no such weights or no such program, or this cannot be asked of it.
+        InputError: the weights or the program are missing, or the options exclude each other.
     """
     ours = {"--weights": weights is not None, "--segmenter-dtype": dtype != "float32"}
     for flag, given in {**ours, "--fast": fast and kind == "none"}.items():
@@ -70,8 +70,8 @@ def make_segmenter(
     if kind == "none":
         return NO_SEGMENTER
     if kind == "totalsegmentator":
-        part = installed_totalsegmentator(fast, order, organs)
-        found = TotalSegmenter(part.name, (part,))
+        model = installed_totalsegmentator(fast, order, organs)
+        found = TotalSegmenter(model.name, (model,))
     elif weights is None:
         found = replace(read_segmenter(NANO_SEGMENTER, dtype=dtype), name=NANO_NAME)
     else:
@@ -81,7 +81,7 @@ def make_segmenter(
 
 
 def totalsegmentator_weights() -> Path:
-    """Where TotalSegmentator keeps its weights (its config.py)."""
+    """Return the folder of TotalSegmentator's weights (as its config.py)."""
     if path := os.environ.get("TOTALSEG_WEIGHTS_PATH"):
         return Path(path)
     home = os.environ.get("TOTALSEG_HOME_DIR") or Path.home() / ".totalsegmentator"
@@ -91,15 +91,15 @@ def totalsegmentator_weights() -> Path:
 def read_segmenter(
     folder: Path, fast: bool = False, order: int = ORDER, dtype: Dtype = "float32"
 ) -> TotalSegmenter:
-    """The segmenter of a folder of weights; these are read when they are first needed.
+    """Make the segmenter of a folder of weights, which are read when they are first needed.
 
     Args:
-        folder: of one nnU-Net model (it holds `plans.json`) whose labels have TotalSegmentator's
-            names, which is run as nnU-Net runs it; or the one in which TotalSegmentator keeps its
-            weights, of which `total` is run as it does.
-        fast: of TotalSegmentator's, the 3 mm model.
+        folder: of one nnU-Net model (with `plans.json`) whose labels have TotalSegmentator's names,
+            run as nnU-Net runs it; or of TotalSegmentator's weights, of which `total` is run as
+            TotalSegmentator runs it.
+        fast: use TotalSegmentator's 3 mm model.
         order: of the spline that resamples for TotalSegmentator's models.
-        dtype: in which the networks compute.
+        dtype: of the networks' computation.
 
     Raises:
         InputError: there are no such weights, or their labels are not those of `total`.
@@ -111,32 +111,34 @@ def read_segmenter(
         if fast:
             expected = "TotalSegmentator's folder of weights"
             raise InputError(folder, "--fast", "one model", expected, "leave out --fast")
-        part = _part(folder, dtype)
-        return TotalSegmenter(part.name, (part,))
-    numbers, spacing = ([FAST], FAST_SPACING_MM) if fast else ([*PARTS], SPACING_MM)
-    parts = tuple(_total_part(folder, number, dtype) for number in numbers)
+        model = _model(folder, dtype)
+        return TotalSegmenter(model.name, (model,))
+    numbers, spacing = ([FAST_MODEL], FAST_SPACING_MM) if fast else ([*TOTAL_MODELS], SPACING_MM)
+    models = tuple(_total_model(folder, number, dtype) for number in numbers)
     name = f"TotalSegmentator's weights of `total`, {spacing:g} mm"
-    return TotalSegmenter(name, parts, spacing, order)
+    return TotalSegmenter(name, models, spacing, order)
 
 
-def _total_part(home: Path, number: int, dtype: Dtype) -> Part:
+def _total_model(home: Path, number: int, dtype: Dtype) -> OrganModel:
     pattern = f"Dataset{number}_*/*__nnUNetPlans__3d_fullres/{PLANS}"
     found = sorted(path.parent for path in home.glob(pattern))
     if len(found) != 1:
-        task = "total_fast" if number == FAST else "total"
+        task = "total_fast" if number == FAST_MODEL else "total"
         hint = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
         one = f"one (or {PLANS}, of one model of nnU-Net)"
         raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, hint)
-    part = _part(found[0], dtype, folds=(0,), step=STEP, mirror=False)
-    expected = PARTS.get(number, range(1, len(TOTALSEGMENTATOR)))
-    if part.ids != (0, *expected):
+    model = _model(found[0], dtype, folds=(0,), step=STEP, mirror=False)
+    expected = TOTAL_MODELS.get(number, range(1, len(TOTALSEGMENTATOR)))
+    if model.ids != (0, *expected):
         names = f"{TOTALSEGMENTATOR[expected[0]]} to {TOTALSEGMENTATOR[expected[-1]]}"
         hint = "take the weights of TotalSegmentator v2"
         raise InputError(found[0] / DATASET, "labels", "others", names, hint)
-    return part
+    return model
 
 
-def _part(folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **how: Any) -> Part:
+def _model(
+    folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **how: Any
+) -> OrganModel:
     plan = read_plan(folder)
     names = sorted(plan.labels, key=lambda name: plan.labels[name])
     for name in names:
@@ -144,15 +146,15 @@ def _part(folder: Path, dtype: Dtype, folds: tuple[int, ...] | None = None, **ho
             hint = "take a model of that (not of v1, v3 or another task)"
             expected = "names of TotalSegmentator v2 `total`"
             raise InputError(folder / DATASET, "labels", repr(name), expected, hint)
-    model = _Model(folder, folds, dtype=dtype, **how)
+    network = _LazyModel(folder, folds, dtype=dtype, **how)
     ids = tuple(TOTALSEGMENTATOR.index(name) for name in names)
-    # Masks are kept under the name: those of another precision are others.
+    # The name is part of the cache key: another precision gives other masks.
     name = plan.name if dtype == "float32" else f"{plan.name} in {dtype}"
-    return Part(name, ids, model.predict, model.identity)
+    return OrganModel(name, ids, network.predict, network.identity)
 
 
-class _Model:
-    """A model folder, read when it is first needed; `how` it predicts is of `Predictor`."""
+class _LazyModel:
+    """A model folder, read when it is first needed; `how` are arguments of `Predictor`."""
 
     def __init__(self, folder: Path, folds: tuple[int, ...] | None, **how: Any):
         self._folder, self._folds, self._how = folder, folds, how

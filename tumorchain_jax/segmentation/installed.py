@@ -1,4 +1,4 @@
-"""A TotalSegmentator that the user has installed, run as the program that it is."""
+"""An installed TotalSegmentator, run as a program."""
 
 import shutil
 import subprocess
@@ -14,20 +14,20 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.read import read_labels
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.total import ORDER, Part
+from tumorchain_jax.segmentation.total import ORDER, OrganModel
 
 PROGRAM = "TotalSegmentator"
 
 
 def installed_totalsegmentator(
     fast: bool = False, order: int = ORDER, organs: Collection[str] | None = None
-) -> Part:
-    """All of `total` as one part, done by the program.
+) -> OrganModel:
+    """Make a model of all organs of `total` that hands the scan to the program.
 
     Args:
-        fast: its 3 mm model.
+        fast: use its 3 mm model.
         order: of the spline that resamples the scan.
-        organs: that it is asked for; None: all.
+        organs: to ask it for; None: all.
 
     Raises:
         InputError: it is not installed.
@@ -44,8 +44,10 @@ def installed_totalsegmentator(
     if organs is not None:
         flags += ["--roi_subset", *sorted(organs)]
     program = _Program(path, flags)
-    # It numbers a subset of organs as it does all.
-    return Part(PROGRAM, tuple(range(len(TOTALSEGMENTATOR))), program.segment, program.identity)
+    # Ids are the same for a subset of organs.
+    return OrganModel(
+        PROGRAM, tuple(range(len(TOTALSEGMENTATOR))), program.segment, program.identity
+    )
 
 
 class _Program:
@@ -61,11 +63,11 @@ class _Program:
         return version
 
     def identity(self) -> str:
-        """Its version and how it is run: its weights come with it."""
+        """Return its version and its flags: its weights come with it."""
         return " ".join([PROGRAM, self._version, *self._flags])
 
     def segment(self, scan: Volume) -> Volume:
-        self.identity()  # refuses what is not its version 2
+        self.identity()  # refuses any version but 2
         with tempfile.TemporaryDirectory() as scratch:
             ct, labels = Path(scratch) / "ct.nii", Path(scratch) / "labels.nii"
             nib.save(nib.Nifti1Image(np.asarray(scan.voxels, np.float32), scan.affine), ct)

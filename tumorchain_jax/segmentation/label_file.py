@@ -1,6 +1,6 @@
-"""Label maps as NIfTI files."""
+"""Write label maps as NIfTI files with the organs' names in the header."""
 
-import os
+import gzip
 from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -9,6 +9,7 @@ import nibabel as nib
 import numpy as np
 from nibabel.nifti1 import Nifti1Extension
 
+from tumorchain_jax.core.files import atomic_file
 from tumorchain_jax.scan.nifti import read_description
 from tumorchain_jax.scan.volume import Volume
 
@@ -16,16 +17,20 @@ from tumorchain_jax.scan.volume import Volume
 EXTENSION = 0
 MADE_BY = "segmented by "
 DESCRIPTION = 79
-"""Bytes of a header's description, but for the last, which is 0."""
+"""Bytes of a header's description, without the last, which is 0."""
 COLOURS = ("1 0 0", "0 1 0", "0 0 1", "1 1 0", "1 0 1", "0 1 1", "1 .5 0", "1 0 .5", ".5 .5 .5")
 
 
 def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter: str) -> None:
-    """Write uint8 labels; the file appears whole.
+    """Write uint8 labels; the file appears whole, or not at all.
 
     Args:
+        path: ends in `.nii` or `.nii.gz`.
         names: of the labels, for the header.
-        segmenter: whose labels they are, for the header.
+        segmenter: that made the labels, for the header.
+
+    Raises:
+        OSError: it cannot be written, a full disk among the reasons.
     """
     image = nib.Nifti1Image(np.asarray(labels.voxels, np.uint8), labels.affine)
     image.set_qform(labels.affine, 1)
@@ -33,16 +38,16 @@ def write_labels(path: Path, labels: Volume, names: Mapping[int, str], segmenter
     image.header.set_xyzt_units("mm")
     image.header["descrip"] = f"{MADE_BY}{segmenter}".encode()[:DESCRIPTION]
     image.header.extensions.append(Nifti1Extension(EXTENSION, _label_table(names).encode()))
-    part = path.with_name(f".part-{path.name}")
-    try:
-        nib.save(image, part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        if path.name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 1, file, mtime=0) as packed:
+                image.to_stream(packed)
+        else:
+            image.to_stream(file)
 
 
 def made_by(path: Path) -> str | None:
-    """The segmenter whose labels a NIfTI file of `write_labels` holds; None: it does not say."""
+    """Return the segmenter that a NIfTI file of `write_labels` names; None: it names none."""
     described = read_description(path)
     return described.removeprefix(MADE_BY) if described.startswith(MADE_BY) else None
 

@@ -1,4 +1,4 @@
-"""The organ masks that a chain of reasoning needs: given, or segmented as organs are named."""
+"""Organ masks for a chain of reasoning: given, or segmented when organs are named."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from tumorchain_jax.anatomy.organs import MERGE, ORGANS, TOTALSEGMENTATOR, merge
 from tumorchain_jax.scan.preprocess import GridTransform, resample_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.statistics import OrganStatistics, organ_statistics
-from tumorchain_jax.segmentation.total import Part, TotalSegmenter
+from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
 MERGED = dict(enumerate(ORGANS))
 NO_MASK = (
@@ -24,12 +24,13 @@ PREDICTED = "the organ masks are a machine's ({}): nobody has checked them"
 
 @dataclass(frozen=True)
 class MaskOrigin:
-    """Who says where the organs are.
+    """Where the organ masks come from.
 
     Attributes:
         kind: a label map that was given, one that a network made, or none.
         source: the file's name, or the segmenter's.
-        weights: of what ran, by part: their SHA-256, or another program's version.
+        weights: identity of each model that ran, by name: the SHA-256 of its weights, or another
+            program's version.
     """
 
     kind: Literal["given", "predicted", "none"]
@@ -38,11 +39,11 @@ class MaskOrigin:
 
 
 @dataclass(frozen=True)
-class Segmenting:
+class PendingSegmentation:
     """A scan whose organs are segmented when they are named.
 
     Attributes:
-        labels: TotalSegmentator ids on the scan's voxels, as far as they are known.
+        labels: TotalSegmentator ids found so far, on the scan's voxels.
         transform: where the model's grid lies.
     """
 
@@ -54,63 +55,63 @@ class Segmenting:
 
 @dataclass(frozen=True)
 class OrganMasks:
-    """Where a scan's organs are, as far as it is known.
+    """Organ masks of a scan, as far as they have been segmented.
 
     Attributes:
         merged: uint8 `[D, H, W]`, merged labels (Table 10) on the model's grid.
-        origin: who says so.
-        statistics: on the scan's own voxels, of each merged label that has some.
-        segmenting: makes more; None once there is no more to be had.
+        origin: where they come from.
+        statistics: of each merged label that has voxels, on the scan's own grid.
+        pending: what can still be segmented; None if nothing.
     """
 
     merged: np.ndarray
     origin: MaskOrigin
     statistics: Mapping[str, OrganStatistics]
-    segmenting: Segmenting | None = None
+    pending: PendingSegmentation | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know of them, one line each."""
+        """What a reader must know about the masks, one line each."""
         if self.origin.kind == "none":
             return (NO_MASK,)
         if self.origin.kind == "given":
             return ()
         return (PREDICTED.format(self.origin.source), *(() if self.statistics else (NOTHING,)))
 
-    def missing_models(self, organs: Collection[int]) -> tuple[Part, ...]:
-        """What would have to run to find these merged labels, and has not."""
-        if self.segmenting is None:
+    def missing_models(self, organs: Collection[int]) -> tuple[OrganModel, ...]:
+        """Return the models that find these merged labels and have not run."""
+        if self.pending is None:
             return ()
         names = [TOTALSEGMENTATOR[i] for i, label in enumerate(MERGE) if i and label in organs]
-        found = self.segmenting.segmenter.finding(names)
-        return tuple(part for part in found if part.name not in self.origin.weights)
+        models = self.pending.segmenter.models_for(names)
+        return tuple(model for model in models if model.name not in self.origin.weights)
 
-    def showing(self, organs: Collection[int]) -> "OrganMasks":
-        """These, and all that the parts find that these merged labels need; itself if none does."""
-        parts, state = self.missing_models(organs), self.segmenting
-        if state is None or not parts:
+    def ensure(self, organs: Collection[int]) -> "OrganMasks":
+        """Return masks that include these merged labels; the same object if no model has to run."""
+        models, pending = self.missing_models(organs), self.pending
+        if pending is None or not models:
             return self
-        found = state.segmenter.run(state.ct, parts)
-        # As in a run of all parts: the larger id is the later part's.
-        labels = replace(found, voxels=np.maximum(state.labels.voxels, found.voxels))
-        weights = {**self.origin.weights, **{part.name: part.identity() for part in parts}}
-        origin = MaskOrigin("predicted", state.segmenter.name, weights)
-        complete = len(weights) == len(state.segmenter.parts)
-        masks = _masks(state.ct, labels, state.transform, origin)
-        return masks if complete else replace(masks, segmenting=replace(state, labels=labels))
+        found = pending.segmenter.run(pending.ct, models)
+        # As in a run of all models: the larger id is the later model's.
+        labels = replace(found, voxels=np.maximum(pending.labels.voxels, found.voxels))
+        weights = {**self.origin.weights, **{model.name: model.identity() for model in models}}
+        origin = MaskOrigin("predicted", pending.segmenter.name, weights)
+        complete = len(weights) == len(pending.segmenter.models)
+        masks = _masks(pending.ct, labels, pending.transform, origin)
+        return masks if complete else replace(masks, pending=replace(pending, labels=labels))
 
 
 def given_masks(ct: Volume, labels: Volume, transform: GridTransform) -> OrganMasks:
-    """Those of a label map: TotalSegmentator ids on the scan's voxels."""
+    """Make the masks of a label map: TotalSegmentator ids on the scan's voxels."""
     return _masks(ct, labels, transform, MaskOrigin("given", Path(labels.source).name, {}))
 
 
 def lazy_masks(ct: Volume, transform: GridTransform, segmenter: TotalSegmenter) -> OrganMasks:
-    """None, until organs are named that the segmenter finds."""
+    """Make masks that are empty until organs are named that the segmenter finds."""
     labels = Volume(np.zeros(ct.shape, np.uint8), ct.affine)
     empty = _masks(ct, labels, transform, MaskOrigin("none", segmenter.name, {}))
-    more = Segmenting(ct, labels, transform, segmenter) if segmenter.parts else None
-    return replace(empty, segmenting=more)
+    pending = PendingSegmentation(ct, labels, transform, segmenter) if segmenter.models else None
+    return replace(empty, pending=pending)
 
 
 def _masks(ct: Volume, labels: Volume, transform: GridTransform, origin: MaskOrigin) -> OrganMasks:

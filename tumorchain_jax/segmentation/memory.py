@@ -1,4 +1,4 @@
-"""What segmenting a scan takes of memory, said before it starts."""
+"""Memory estimate of segmenting a scan, and the check before it starts."""
 
 import os
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from tumorchain_jax.segmentation.tiles import SLAB
 GIB = 2**30
 MEMINFO = Path("/proc/meminfo")
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
-# For what is not counted here: the allocators', and numpy's arrays of a moment.
-ROOM = 1.1
+# For what is not counted here: allocators' overhead and numpy's temporary arrays.
+OVERHEAD = 1.1
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Bytes at the worst moment, beside the scan and the model, which are loaded already.
+    """Peak memory in bytes, in addition to the scan and the model, which are loaded already.
 
     Attributes:
         preprocessing: on the host.
-        labels: on the host, while tiles are run.
+        labels: on the host, while tiles run.
         tiles: on the device, which may be the host.
     """
 
@@ -35,19 +35,19 @@ class Peak:
     tiles: int
 
 
-def estimate(plan: Plan, grids: Grids, program: int, bands: int, bytes_each: int) -> Peak:
-    """What a scan would take.
+def estimate_memory(plan: Plan, grids: Grids, program: int, bands: int, bytes_each: int) -> Peak:
+    """Estimate the peak memory of a scan.
 
     Args:
-        program: bytes of the tile program, its tiles and their logits among them.
-        bands: of sums of logits.
-        bytes_each: of those numbers.
+        program: bytes of the tile program, including its tiles and their logits.
+        bands: number of bands of summed logits.
+        bytes_each: bytes of each of these sums.
     """
     crop, classes, depth = prod(grids.shape), plan.network.classes, plan.patch_size[0]
     sizes = zip(grids.network_shape, plan.patch_size, strict=True)
     padded = [max(size, tile) for size, tile in sizes]
     plane = padded[1] * padded[2]
-    # From the device, their mean, in float32, beside what was kept, and that of the ones before.
+    # The sums, their mean and the last slab's, in float32, on their way from the device.
     slabs = 5 * 4 * classes * min(SLAB, depth) * plane
     label_planes = 6 * 4 * PLANES * grids.shape[1] * grids.shape[2]
     maps = 2 * crop * (1 if classes <= 255 else 2)
@@ -59,7 +59,7 @@ def estimate(plan: Plan, grids: Grids, program: int, bands: int, bytes_each: int
 
 
 def _resampling(grids: Grids) -> int:
-    """Numbers held while one axis after the other is resampled, those that shrink first."""
+    """Voxels held while one axis after the other is resampled, shrinking axes first."""
     shape, most = list(grids.shape), 0
     axes = sorted(range(3), key=lambda axis: grids.network_shape[axis] / grids.shape[axis])
     for axis in axes:
@@ -70,15 +70,15 @@ def _resampling(grids: Grids) -> int:
 
 
 def _normalizing(plan: Plan) -> int:
-    """Scans of float32 held: the mean and spread need some of their own."""
+    """Float32 copies of the scan held while it is normalized."""
     return 4 if plan.normalization[0] == "ZScoreNormalization" else 1
 
 
-def require(peak: Peak, limit_gib: float | None, source: str) -> None:
-    """See that a scan fits.
+def check_memory(peak: Peak, limit_gib: float | None, source: str) -> None:
+    """Refuse a scan that does not fit into memory.
 
     Args:
-        limit_gib: what it may take of the host; None: what is free.
+        limit_gib: of the host's memory; None: what is free.
         source: of the scan, for the message.
 
     Raises:
@@ -89,7 +89,7 @@ def require(peak: Peak, limit_gib: float | None, source: str) -> None:
     if device.platform == "cpu":
         labels += peak.tiles
     else:
-        # What a device does not tell is not checked.
+        # A device that does not report its memory is not checked.
         stats = device.memory_stats() or {}
         free = stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0)
         if "bytes_limit" in stats:
@@ -99,7 +99,7 @@ def require(peak: Peak, limit_gib: float | None, source: str) -> None:
 
 
 def free_bytes() -> int:
-    """Memory of the host that is free to be taken, within its container's limit."""
+    """Return the free memory of the host in bytes, within its container's limit."""
     if not MEMINFO.exists():
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
@@ -109,7 +109,7 @@ def free_bytes() -> int:
 
 
 def _compare(needed: int, limit: int, what: str, source: str) -> None:
-    needed = int(needed * ROOM)
+    needed = int(needed * OVERHEAD)
     if needed > limit:
         found = f"a scan that needs {needed / GIB:.1f} GiB"
         expected = f"at most {limit / GIB:.1f} GiB"

@@ -44,12 +44,12 @@ MIRRORING = "inference_allowed_mirroring_axes"
 
 @dataclass(frozen=True)
 class SegmentationModel:
-    """A network that segments, trained once or several times; then their logits are averaged.
+    """A segmentation network of one or several folds, whose logits are averaged.
 
     Attributes:
         folds: the parameters of each training, float32.
-        sha256: of plan and parameters, whichever kind of folder they are from (see `digest`).
-        source: where they are from, for messages.
+        sha256: of plan and parameters, the same for both kinds of folder (see `digest`).
+        source: the folder, for messages.
         names: of the folds, as nnU-Net counts them.
     """
 
@@ -61,7 +61,7 @@ class SegmentationModel:
 
 
 class OpenFold(NamedTuple):
-    """The weights of one training, not yet read.
+    """The weights of one fold, not yet read.
 
     Attributes:
         path: of their file.
@@ -75,7 +75,7 @@ class OpenFold(NamedTuple):
 
 
 def digest(plan: Plan, folds: Sequence[Params]) -> str:
-    """The sha256 of all that decides what a model answers."""
+    """Return the SHA-256 of all that decides a model's labels."""
     sums = hashlib.sha256()
     about = [plan.plans_json, plan.dataset_json, plan.configuration, plan.mirror_axes]
     sums.update(json.dumps(about, sort_keys=True).encode())
@@ -115,7 +115,7 @@ def load_segmentation_model(
 
 
 def fold_names(folder: Path, folds: Collection[int | str] | None = None) -> list[str]:
-    """The names of those folds that `load_segmentation_model` reads.
+    """List the folds that `load_segmentation_model` reads.
 
     Raises:
         InputError: there is none, or not one that was asked for.
@@ -139,7 +139,7 @@ def fold_names(folder: Path, folds: Collection[int | str] | None = None) -> list
 
 @contextmanager
 def open_fold(folder: Path, name: str) -> Iterator[OpenFold]:
-    """One fold of a model folder, and what its tensors must be.
+    """Open one fold of a model folder, with the expected shapes of its tensors.
 
     Raises:
         InputError: as `load_segmentation_model`.
@@ -147,25 +147,25 @@ def open_fold(folder: Path, name: str) -> Iterator[OpenFold]:
     fold = folder / f"fold_{name}"
     with TemporaryDirectory() as scratch:
         if ours := (fold / WEIGHTS).is_file():
-            path, told = fold / WEIGHTS, folder / CHECKPOINT
-            tensors, values = read_file(path), read_json(told)
+            path, described = fold / WEIGHTS, folder / CHECKPOINT
+            tensors, values = read_file(path), read_json(described)
         else:
-            path = told = fold / PICKLE
+            path = described = fold / PICKLE
             tensors, values = unpickle_nnunet(path, Path(scratch))
-        plan = _plan(folder, Fields(told, "", values))
+        plan = _plan(folder, Fields(described, "", values))
         table = [(r"(.*)", r"\1", KEEP)] if ours else convert.table(plan.network)
         shapes, config = _shapes(plan.network), {"segmentation": asdict(plan.network)}
         family = Family("nnunet", config, table, shapes, convert.RENAMES, ignored=convert.COPIES)
         yield OpenFold(path, plan, family, tensors)
 
 
-def _plan(folder: Path, told: Fields) -> Plan:
-    """The plan that a checkpoint names, with what it says of the weights."""
-    axes = told.values.get(MIRRORING) or []
+def _plan(folder: Path, checkpoint: Fields) -> Plan:
+    """The plan of the checkpoint's configuration, with mirror axes and trainer."""
+    axes = checkpoint.values.get(MIRRORING) or []
     if not isinstance(axes, list) or not all(axis in (0, 1, 2) for axis in axes):
-        told.refuse(MIRRORING, "axes of a volume, or none")
-    plan = read_plan(folder, told.text("configuration"))
-    return replace(plan, mirror_axes=tuple(axes), trainer=told.text("trainer_name"))
+        checkpoint.refuse(MIRRORING, "axes of a volume, or none")
+    plan = read_plan(folder, checkpoint.text("configuration"))
+    return replace(plan, mirror_axes=tuple(axes), trainer=checkpoint.text("trainer_name"))
 
 
 @cache
@@ -188,19 +188,19 @@ def _read(fold: OpenFold) -> Params:
 
 
 def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:
-    """Write a model folder of ours; it appears whole.
+    """Write a model folder without pickles; it appears whole.
 
     Raises:
         InputError: it is there already.
     """
     with atomic_directory(folder) as part:
         _write_plan(model.plan, part)
-        told = {
+        checkpoint = {
             "configuration": model.plan.configuration,
             "trainer_name": model.plan.trainer,
             MIRRORING: list(model.plan.mirror_axes) or None,
         }
-        _write_json(part / CHECKPOINT, told)
+        _write_json(part / CHECKPOINT, checkpoint)
         for name, fold in zip(model.names, model.folds, strict=True):
             weights = part / f"fold_{name}" / WEIGHTS
             weights.parent.mkdir()
@@ -208,11 +208,13 @@ def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:
                 path: np.ascontiguousarray(leaf, np.float32) for path, leaf in flatten(fold).items()
             }
             save_file(arrays, weights, metadata={"format": "np"})
-            weights.chmod((part / CHECKPOINT).stat().st_mode)  # else for its owner's eyes alone
+            weights.chmod(
+                (part / CHECKPOINT).stat().st_mode
+            )  # safetensors creates files with mode 0600
 
 
 def export_nnunet(model: SegmentationModel, folder: Path) -> None:
-    """Write a folder of nnU-Net's, from which its own predictor runs; it appears whole.
+    """Write a model folder that nnU-Net's own predictor runs; it appears whole.
 
     Raises:
         InputError: it is there already; PyTorch is not installed.

@@ -1,8 +1,8 @@
-"""nnU-Net's `plans.json` and `dataset.json` -> all that running a model needs to know.
+"""Read nnU-Net's `plans.json` and `dataset.json`: all that running a model needs.
 
 Both formats are read: plans that spell the network out (`architecture`), and those from before
 that, which TotalSegmentator's models have (nnunetv2/utilities/plans_handling/plans_handler.py).
-What nnU-Net could do, but we do not, is refused by name.
+What nnU-Net supports and this package does not is refused by name.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     "norm_op_kwargs": ({"eps": 1e-5, "affine": True},),
     "nonlin": ("torch.nn.LeakyReLU", "torch.nn.modules.activation.LeakyReLU"),
 }
-"""What the layers of a network can be."""
+"""Supported values of a network's layers."""
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "nonlin_kwargs": (None, {}, {"inplace": True}, {"inplace": True, "negative_slope": 0.01}),
     "dropout_op": (None,),
@@ -41,7 +41,7 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     "bottleneck_channels": (None,),
     "stem_channels": (None,),
 }
-"""... and what else may be said of them."""
+"""Supported values of further options."""
 SIZES = ("n_stages", "features_per_stage", "kernel_sizes", "strides", "n_conv_per_stage_decoder")
 SPLINE = {
     "is_seg": False,
@@ -50,12 +50,12 @@ SPLINE = {
     "force_separate_z": False,
     "separate_z_anisotropy_threshold": 3,
 }
-"""What nnU-Net's function for it does unless told otherwise."""
+"""Defaults of nnU-Net's resampling function."""
 
 
 @dataclass(frozen=True)
 class Intensity:
-    """Of one channel, over the foreground of all training scans (HU for CT)."""
+    """Statistics of one channel over the foreground of all training scans (HU for CT)."""
 
     mean: float
     std: float
@@ -65,12 +65,12 @@ class Intensity:
 
 @dataclass(frozen=True)
 class Spline:
-    """How one kind of array is resampled.
+    """Resampling of one kind of array.
 
     Attributes:
         order: of the spline.
-        order_z: along the coarse axis, where that is resampled apart.
-        separate_z: whether it is; None: where spacings differ by more than `threshold`.
+        order_z: along the coarse axis, if that is resampled separately.
+        separate_z: whether it is; None: if spacings differ by more than `threshold`.
     """
 
     order: int
@@ -81,7 +81,7 @@ class Spline:
 
 @dataclass(frozen=True)
 class Resampling:
-    """To the plan's spacing (`image`), and back from it (`logits`)."""
+    """Resampling to the plan's spacing (`image`), and back from it (`logits`)."""
 
     image: Spline
     logits: Spline
@@ -89,7 +89,7 @@ class Resampling:
 
 @dataclass(frozen=True)
 class Plan:
-    """What nnU-Net planned for a data set, and what its trainer said of the weights.
+    """nnU-Net's plan for a data set, and its trainer's facts about the weights.
 
     Attributes:
         name: of the data set.
@@ -98,12 +98,12 @@ class Plan:
         spacing: mm, along the same axes.
         transpose_forward, transpose_backward: from SimpleITK's axes (z, y, x) and back.
         normalization: nnU-Net's name of the scheme of each channel.
-        use_mask_for_norm: whether that looks at the non-zero voxels alone.
+        use_mask_for_norm: whether that uses the non-zero voxels alone.
         intensities: of each channel.
         labels: {name: value} in the data set's order; the background is 0.
-        plans_json, dataset_json: all that the files say.
+        plans_json, dataset_json: the whole files.
         mirror_axes: axes of a tile along which the trainer allows mirroring.
-        trainer: nnU-Net's name of it.
+        trainer: its name in nnU-Net.
     """
 
     name: str
@@ -125,11 +125,11 @@ class Plan:
 
 
 def read_plan(folder: Path, configuration: str = "3d_fullres") -> Plan:
-    """The plan of a folder with `plans.json` and `dataset.json`.
+    """Read the plan of a folder with `plans.json` and `dataset.json`.
 
     Raises:
         InputError: a file is missing, is no JSON or lacks a field; there is no such configuration;
-            it asks for what cannot be run here: 2D, a cascade, regions, another network.
+            it needs what is not supported: 2D, a cascade, regions, another network.
     """
     plans = Fields(folder / PLANS, "", read_json(folder / PLANS))
     dataset = Fields(folder / DATASET, "", read_json(folder / DATASET))
@@ -165,7 +165,7 @@ def read_plan(folder: Path, configuration: str = "3d_fullres") -> Plan:
 
 
 def _configuration(plans: Fields, name: str) -> Fields:
-    """A configuration with all that it inherits; one of whole 3D volumes."""
+    """Merge a 3D configuration with those that it inherits from."""
     configurations = plans.mapping("configurations")
     chain: list[Mapping[str, Any]] = []
     wanted: str | None = name
@@ -188,7 +188,7 @@ def _configuration(plans: Fields, name: str) -> Fields:
 
 
 def _channels(dataset: Fields) -> int:
-    # What older data sets call it.
+    # The name in older data sets.
     old = "modality" in dataset.values
     return len(dataset.mapping("modality" if old else "channel_names").values)
 
@@ -198,7 +198,7 @@ def _labels(dataset: Fields) -> dict[str, int]:
     for name, value in labels.values.items():
         if isinstance(value, list):
             labels.refuse(name, "a number: regions that overlap are not run here")
-    # nnU-Net learns nothing about voxels of this one.
+    # nnU-Net ignores voxels of this label in training.
     values = {name: labels.integer(name) for name in labels.values if name != "ignore"}
     if sorted(values.values()) != [*range(len(values))] or values.get("background") != 0:
         dataset.refuse("labels", "background 0, and from there on each number once")
@@ -293,9 +293,9 @@ def _intensity(channel: Fields) -> Intensity:
 
 def _spline(fields: Fields, name: str) -> Spline:
     fields.only(name, [RESAMPLING])
-    told = fields.mapping(f"{name}_kwargs")
-    options = Fields(told.path, told.where, {**SPLINE, **told.values})
-    for option in told.values.keys() - SPLINE.keys():
+    given = fields.mapping(f"{name}_kwargs")
+    options = Fields(given.path, given.where, {**SPLINE, **given.values})
+    for option in given.values.keys() - SPLINE.keys():
         options.refuse(option, "no such option")
     options.only("is_seg", [False])
     options.only("force_separate_z", [None, False, True])

@@ -1,4 +1,4 @@
-"""A scan -> its labels, as nnU-Net would give them (nnunetv2/inference)."""
+"""Predict the labels of a scan as nnU-Net does (nnunetv2/inference)."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,7 +9,7 @@ import numpy as np
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.segmentation.memory import estimate, require
+from tumorchain_jax.segmentation.memory import check_memory, estimate_memory
 from tumorchain_jax.segmentation.model_folder import SegmentationModel
 from tumorchain_jax.segmentation.preprocess import (
     Grids,
@@ -25,17 +25,17 @@ Dtype = Literal["float32", "bfloat16"]
 
 
 class Predictor:
-    """A model made ready once, for any number of scans of any size.
+    """A compiled segmentation model for any number of scans of any size.
 
     Args:
         model: of one channel.
         step: from tile to tile, as a share of a tile.
         mirror: take the mean over mirror images, where the model allows it.
-        tiles_at_once: in a batch; the last of a row is filled up.
+        tiles_at_once: in a batch; the last batch of a row is filled up.
         dtype: of the network's weights and features.
         half_precision_sum: sum and resample logits in float16, as nnU-Net does, bit for bit where
             the network's own logits are.
-        memory_gib: what a scan may take of the host beside itself; None: what is free.
+        memory_gib: limit of host memory for a scan, beside itself; None: what is free.
 
     Raises:
         InputError: an argument is out of its range, or the model takes or gives what is not run
@@ -62,19 +62,19 @@ class Predictor:
         ]
         program = tile_program(plan.network, plan.mirror_axes if mirror else (), dtype)
         tiles = jax.ShapeDtypeStruct((tiles_at_once, *plan.patch_size), jnp.float32)
-        # Compiled for this shape alone: another scan cannot compile it again.
+        # Compiled for this one shape: another scan cannot compile it again.
         self._program = jax.jit(program).lower(self._folds[0], tiles).compile()
 
     def __call__(self, scan: Volume) -> Volume:
-        """Labels of the model, uint8 (uint16 over 255 classes), on the scan's own grid.
+        """Return the model's labels, uint8 (uint16 over 255 classes), on the scan's own grid.
 
         Raises:
-            InputError: the scan does not fit the memory (before anything starts), has voxels that
-                are no numbers, has none but 0, or is too thin; a logit is no number.
+            InputError: the scan does not fit into memory (before anything starts), has voxels that
+                are not finite, is 0 everywhere, or is too thin; a logit is not finite.
         """
         plan = self.plan
         grids = find_grids(scan, plan)
-        self._require_memory(grids, scan.source)
+        self._check_memory(grids, scan.source)
         slabs = sliding_window(
             preprocess(scan, plan, grids),
             self._program,
@@ -89,15 +89,16 @@ class Predictor:
         labels = resample_labels(self._finite(slabs), resize, half_precision=self._half)
         return restore(labels, scan, plan, grids)
 
-    def _require_memory(self, grids: Grids, source: str) -> None:
+    def _check_memory(self, grids: Grids, source: str) -> None:
         sizes = self._program.memory_analysis()
-        # What a platform does not tell is not counted.
+        # A platform that does not report sizes counts as 0.
         program = sizes.temp_size_in_bytes + sizes.output_size_in_bytes if sizes else 0
         bands, bytes_each = (len(self._folds), 2) if self._half else (1, 4)
-        require(estimate(self.plan, grids, program, bands, bytes_each), self._memory_gib, source)
+        peak = estimate_memory(self.plan, grids, program, bands, bytes_each)
+        check_memory(peak, self._memory_gib, source)
 
     def _finite(self, slabs: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The same, or an error: weights may be broken, and a sum of float16 may overflow."""
+        """Refuse logits that are not finite: weights may be broken, a float16 sum may overflow."""
         for slab in slabs:
             if not np.isfinite(slab).all():
                 hint = "sum in float32" if self._half else "use other weights"

@@ -1,4 +1,4 @@
-"""A scan -> the network's input as nnU-Net makes it, and labels back onto the scan.
+"""Make the network's input from a scan as nnU-Net does, and put labels back onto the scan.
 
 The order is nnU-Net's (nnunetv2/preprocessing/preprocessors/default_preprocessor.py): axes z, y, x
 as SimpleITK has them, `transpose_forward`, crop to the voxels that are not 0, normalise, resample.
@@ -28,7 +28,7 @@ SMALLEST_STD = 1e-8
 
 @dataclass(frozen=True)
 class Grids:
-    """Where the network's input lies in a scan.
+    """Geometry of the network's input within a scan.
 
     Attributes:
         box: of the crop, along the transposed scan's axes.
@@ -44,11 +44,11 @@ class Grids:
 
 
 def find_grids(scan: Volume, plan: Plan) -> Grids:
-    """What there is to do for a scan, before it is done.
+    """Compute the geometry of a scan's preprocessing.
 
     Raises:
-        InputError: the scan has a voxel that is no number, has none but 0, or is thinner than half
-            a voxel of the plan's spacing.
+        InputError: the scan has a voxel that is not finite, is 0 everywhere, or is thinner than
+            half a voxel of the plan's spacing.
     """
     if not (np.isfinite(scan.voxels.min()) and np.isfinite(scan.voxels.max())):
         found, hint = "NaN or infinite", "replace those voxels"
@@ -70,25 +70,25 @@ def find_grids(scan: Volume, plan: Plan) -> Grids:
 
 
 def preprocess(scan: Volume, plan: Plan, grids: Grids) -> np.ndarray:
-    """The network's input, float32 `[E, F, G]`.
+    """Make the network's input, float32 `[E, F, G]`.
 
     Raises:
         InputError: the plan normalises colours, and the voxels are none.
     """
     spline, ours = plan.resampling.image, plan.spacing
     resize = plan_resize(spline, grids.shape, grids.network_shape, grids.spacing, ours)
-    # Nothing else holds on to the crop: it is let go of while it is resampled.
+    # No other reference to the crop: it is freed while it is resampled.
     return resample(_normalized(scan, plan, grids), resize)
 
 
 def resize_back(plan: Plan, grids: Grids) -> Resize:
-    """How logits on the network's grid become logits on the crop."""
+    """Plan the resampling of logits from the network's grid to the crop."""
     spline, ours = plan.resampling.logits, plan.spacing
     return plan_resize(spline, grids.network_shape, grids.shape, ours, grids.spacing)
 
 
 def restore(labels: np.ndarray, scan: Volume, plan: Plan, grids: Grids) -> Volume:
-    """Labels of the crop `[D, H, W]` -> labels of the scan, on its own grid."""
+    """Put labels of the crop `[D, H, W]` onto the scan's own grid."""
     whole = np.zeros(scan.shape, labels.dtype)
     _transposed(whole, plan)[grids.box] = labels
     return Volume(whole, scan.affine, scan.source)
@@ -100,7 +100,7 @@ def _transposed(voxels: np.ndarray, plan: Plan) -> np.ndarray:
 
 
 def _nonzero_box(voxels: np.ndarray) -> tuple[slice, slice, slice] | None:
-    """Around all that is not 0; nnU-Net fills holes before, which lie inside all the same."""
+    """The box around all voxels that are not 0 (nnU-Net fills holes first, with the same box)."""
     if not voxels.any():
         return None
     d, h, w = (
@@ -114,7 +114,7 @@ def _span(used: np.ndarray) -> slice:
 
 
 def _normalized(scan: Volume, plan: Plan, grids: Grids) -> np.ndarray:
-    """The crop by the plan's scheme (nnunetv2/preprocessing/normalization), float32."""
+    """Normalize the crop by the plan's scheme (nnunetv2/preprocessing/normalization), float32."""
     image = np.array(_transposed(scan.voxels, plan)[grids.box], np.float32, order="C")
     match plan.normalization[0]:
         case "CTNormalization":
@@ -123,7 +123,7 @@ def _normalized(scan: Volume, plan: Plan, grids: Grids) -> np.ndarray:
             image -= intensity.mean
             image /= max(intensity.std, SMALLEST_STD)
         case "ZScoreNormalization":
-            # What lies outside stays 0.
+            # Voxels outside stay 0.
             masked = plan.use_mask_for_norm[0]
             inside = ndimage.binary_fill_holes(image != 0) if masked else np.s_[:]
             values = image[inside]

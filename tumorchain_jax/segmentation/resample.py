@@ -22,10 +22,10 @@ from tumorchain_jax.segmentation.plans import Spline
 Shape = tuple[int, int, int]
 Spacing = Sequence[float]
 Weights = np.ndarray | None
-"""Of an axis: `[out, in]`, or None where its size stays."""
+"""Matrix of an axis: `[out, in]`, or None if its size stays."""
 
 NEGLIGIBLE = 1e-10
-# Spacings from an affine are off in the last digits, which must decide nothing.
+# Spacings from an affine differ in the last digits, which must not matter.
 CLOSE = 1e-5
 # Outputs of one matrix product: few enough that its part of the matrix is mostly not zero, and that
 # BLAS starts no threads, which cost such small products more than they give.
@@ -36,12 +36,12 @@ PLANES = 4
 
 @dataclass(frozen=True)
 class Resize:
-    """From one grid to another.
+    """Resampling from one grid to another.
 
     Attributes:
-        shape: of the grid to come, `[E, F, G]`.
+        shape: of the new grid, `[E, F, G]`.
         weights: of each axis.
-        separate: the coarse axis, where nnU-Net resamples the planes across it apart.
+        separate: the coarse axis, if nnU-Net resamples the planes across it separately.
     """
 
     shape: Shape
@@ -50,7 +50,7 @@ class Resize:
 
 
 def resampled_shape(shape: Shape, spacing: Spacing, new_spacing: Spacing) -> Shape:
-    """Voxels along each axis at another spacing (mm)."""
+    """Return the voxels along each axis at another spacing (mm)."""
     # The inner rounding makes a tie a tie: it goes to the even number.
     d, h, w = (
         round(round(old / new * size, 5))
@@ -97,10 +97,10 @@ def _axis_weights(size: int, new_size: int, order: int) -> Weights:
 def resample(image: np.ndarray, resize: Resize) -> np.ndarray:
     """A scan `[D, H, W]` -> float32 `[E, F, G]`, within the range of values that came in."""
     apart = resize.separate
-    # Where planes are resampled apart, each keeps to its own range.
+    # Planes that are resampled separately are clipped to their own ranges.
     within = tuple(axis for axis in range(3) if axis != apart)
     low, high = image.min(within, keepdims=True), image.max(within, keepdims=True)
-    # First the axes that shrink: the rest has less to do.
+    # Axes that shrink first: less is left for the others.
     for axis in sorted(within, key=lambda axis: resize.shape[axis] / image.shape[axis]):
         image = _along(axis, resize.weights[axis], image)
     if any(resize.weights[axis] is not None for axis in within):
@@ -125,7 +125,7 @@ def _along(axis: int, weights: Weights, image: np.ndarray) -> np.ndarray:
 
 
 def _reach(rows: np.ndarray) -> tuple[int, int]:
-    """The inputs, from the first to the last and one, that some of these outputs need."""
+    """The half-open range of inputs that these outputs need."""
     used = np.flatnonzero(rows.any(axis=0))
     return int(used[0]), int(used[-1]) + 1
 
@@ -133,7 +133,7 @@ def _reach(rows: np.ndarray) -> tuple[int, int]:
 def resample_labels(
     slabs: Iterator[np.ndarray], resize: Resize, *, half_precision: bool = False
 ) -> np.ndarray:
-    """The likeliest class of every voxel of the finer grid, class by class.
+    """Return the most likely class of every voxel of the finer grid, class by class.
 
     No more logits are held than the planes of a slab or two, and of the finer grid some planes of
     two classes.
@@ -148,28 +148,28 @@ def resample_labels(
         uint8 or (over 255 classes) uint16 `[E, F, G]`.
     """
     needs, (weights, *others) = _needs(resize), resize.weights
-    kept = next(slabs)
-    labels = np.empty(resize.shape, np.uint8 if len(kept) <= 255 else np.uint16)
-    # The first plane that is kept, and the first of which there are no labels yet.
+    window = next(slabs)
+    labels = np.empty(resize.shape, np.uint8 if len(window) <= 255 else np.uint16)
+    # The first plane in the window, and the first without labels yet.
     first = done = 0
     while done < len(labels):
-        end = first + kept.shape[1]
+        end = first + window.shape[1]
         if needs[done, 1] > end:
             gone = min(needs[done, 0], end) - first
-            kept, first = np.concatenate([kept[:, gone:], next(slabs)], axis=1), first + gone
+            window, first = np.concatenate([window[:, gone:], next(slabs)], axis=1), first + gone
             continue
         block = needs[done : done + PLANES]
         block = block[block[:, 1] <= end]
         low, high, stop = block[0, 0], block[-1, 1], done + len(block)
         part = None if weights is None else weights[done:stop, low:high]
-        planes = kept[:, low - first : high - first]
+        planes = window[:, low - first : high - first]
         labels[done:stop] = _argmax(planes, (part, *others), half_precision)
         done = stop
     return labels
 
 
 def _needs(resize: Resize) -> np.ndarray:
-    """`[E, 2]`: the planes, from the first to the last and one, that each output plane needs."""
+    """`[E, 2]`: the half-open range of planes that each output plane needs."""
     weights = resize.weights[0]
     if weights is None:
         planes = np.arange(resize.shape[0])
@@ -180,7 +180,7 @@ def _needs(resize: Resize) -> np.ndarray:
 def _argmax(logits: np.ndarray, weights: Sequence[Weights], half_precision: bool) -> np.ndarray:
     """Classes `[E, F, G]` from logits `[V, D, H, W]`."""
     axes = [(axis, rows) for axis, rows in enumerate(weights) if rows is not None]
-    # First the axes that shrink: the rest has less to do.
+    # Axes that shrink first: less is left for the others.
     axes.sort(key=lambda item: len(item[1]) / item[1].shape[1])
 
     def resized(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Volume and mean density of the organs of a label map."""
+"""Measure the volume and mean density of the organs of a label map."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ EDGE = 3
 
 @dataclass(frozen=True)
 class OrganStatistics:
-    """What one organ measures.
+    """Measurements of one organ.
 
     Attributes:
-        voxels: how many it has.
+        voxels: number of voxels.
         volume_ml: their volume.
-        mean_hu: of the scan in them; None for an organ without voxels.
+        mean_hu: mean of the scan in them; None for an organ without voxels.
         cut: whether it comes within three voxels of the scan's edge, so that part of it may lie
             outside.
     """
@@ -33,12 +33,12 @@ class OrganStatistics:
 def organ_statistics(
     ct: Volume, labels: np.ndarray, names: Mapping[int, str]
 ) -> dict[str, OrganStatistics]:
-    """What each organ measures.
+    """Measure each organ.
 
     Args:
         ct: HU, `[I, J, K]`.
         labels: uint8 `[I, J, K]`.
-        names: of the labels to measure, each once.
+        names: of the labels to measure.
 
     Returns:
         by name, in the order of `names`.
@@ -64,9 +64,9 @@ def organ_statistics(
 def totalsegmentator_record(
     statistics: Mapping[str, OrganStatistics],
 ) -> dict[str, dict[str, Any]]:
-    """As TotalSegmentator's `statistics.json` with `--stats_include_incomplete` has it.
+    """Return the fields of TotalSegmentator's `statistics.json` (`--stats_include_incomplete`).
 
-    Volume in mm3 and intensity in HU, both 0 for an organ that is not there; `cut` is ours.
+    Volume in mm3 and intensity in HU, both 0 for an absent organ; `cut` is added here.
     """
     return {
         name: {

@@ -30,12 +30,12 @@ Program = Callable[[Params, Any], Array]
 
 LARGEST_WEIGHT = 10
 SIGMA = 1 / 8
-# Planes of logits that leave at once.
+# Planes of logits that are handed on at once.
 SLAB = 16
 
 
 def tile_starts(size: int, tile: int, step: float) -> list[int]:
-    """Where tiles start along an axis: evenly spread, at most `step` of a tile apart.
+    """Return the starts of tiles along an axis: evenly spread, at most `step` of a tile apart.
 
     Args:
         size: of the scan, no less than the tile's.
@@ -60,7 +60,7 @@ def gaussian(tile: Shape) -> np.ndarray:
 def tile_program(
     network: UNet3DConfig, mirror_axes: tuple[int, ...], dtype: DTypeLike = jnp.float32
 ) -> Program:
-    """The network over a batch of tiles: the mean over the mirror images along all sets of axes.
+    """Make the program of a batch of tiles: the mean over mirror images along all sets of axes.
 
     Args:
         mirror_axes: of a tile (0, 1, 2); none: the tile as it is.
@@ -68,7 +68,7 @@ def tile_program(
     """
     model = UNet3D(network, dtype)
     sets = [chosen for n in range(len(mirror_axes) + 1) for chosen in combinations(mirror_axes, n)]
-    # NumPy's: where a machine is only compiled for, no array of JAX's can be made.
+    # NumPy: ahead-of-time compilation has no device for an array of JAX.
     mirrored: Any = np.array([[axis in chosen for axis in mirror_axes] for chosen in sets])
 
     def logits_of(params: Params, tiles: Array) -> Array:
@@ -85,7 +85,7 @@ def tile_program(
 
         if not mirror_axes:
             return logits_of(params, tiles)
-        # A loop, so that the network is compiled once and not once a mirror image.
+        # A loop, so that the network is compiled once and not once per mirror image.
         zeros = jnp.zeros((*tiles.shape, network.classes))
         total, _ = jax.lax.scan(add, zeros, mirrored)
         return total / len(sets)
@@ -103,18 +103,18 @@ class Band:
     def add(
         self, logits: Float[Array, "B D H W V"], index: int, weights: Array, start: Sequence[int]
     ) -> None:
-        """Add a tile of a batch, which lies in the band's planes and there starts at `start`."""
+        """Add a tile of a batch at `start` within the band's planes."""
         at = np.array(start)
         self._sums, self._weights = _add(self._sums, self._weights, logits, index, weights, at)
-        # Else a host ahead of its device has memory set aside for many batches.
+        # Otherwise a host ahead of its device allocates memory for many batches.
         self._sums.block_until_ready()
 
     def mean(self, first: int, planes: int) -> np.ndarray:
-        """The mean logits `[V, planes, F, G]` from plane `first` on."""
+        """Return the mean logits `[V, planes, F, G]` from plane `first` on."""
         return np.asarray(_mean(self._sums, self._weights, first, planes))
 
     def leave(self, planes: int) -> None:
-        """Make room behind for as many planes as leave in front."""
+        """Drop planes at the front and make room for as many at the back."""
         self._sums, self._weights = _shift(self._sums, planes), _shift(self._weights, planes)
 
 
@@ -127,7 +127,7 @@ def _add(
     weights: Float[Array, "D H W"],
     start: Int[Array, "2"],
 ) -> tuple[Float[Array, "D F G V"], Float[Array, "D F G"]]:
-    """A weighted tile on top of what is there, rounded to the sums' type."""
+    """Add a weighted tile, rounded to the sums' type."""
 
     def place(band: Array, tile: Array) -> Array:
         at = (0, start[0], start[1], 0)[: band.ndim]
@@ -151,7 +151,7 @@ def _mean(
 
 @partial(jax.jit, donate_argnums=0)
 def _shift(band: Array, planes: Int[Array, ""]) -> Array:
-    """Planes move to the front and zeros follow, plane after plane, without a second band."""
+    """Move planes to the front, zeros after them, plane by plane, without a second band."""
     depth = len(band)
 
     def move(plane: Array, band: Array) -> Array:
@@ -173,7 +173,7 @@ def sliding_window(
     tiles_at_once: int,
     half_precision_sum: bool,
 ) -> Iterator[np.ndarray]:
-    """Logits of a scan, slab after slab along its first axis.
+    """Compute the logits of a scan, slab by slab along its first axis.
 
     Args:
         image: float32 `[E, F, G]`, preprocessed; one smaller than a tile gets zeros around it.
@@ -207,7 +207,7 @@ def sliding_window(
                     for index, corner in enumerate(batch):
                         bands[fold % count].add(logits, index, weights, corner)
                 bar.update(len(batch))
-            # What no later row of tiles reaches, but for padding (where there is this row alone).
+            # Planes that no later row of tiles reaches, without padding (if this is the only row).
             stop = min(end, depth.stop) - plane
             for first in range(depth.start, stop, SLAB):
                 means = [band.mean(first, min(SLAB, stop - first)) for band in bands]

@@ -1,1 +1,1 @@
-"""Training on one process: loss, optimizer, step, loop, checkpoint, metrics."""
+"""Training: a loop that knows no model, and a folder for each task."""

@@ -107,7 +107,8 @@ class Checkpoints:
         check_shapes(self._manager.directory, shapes, _shapes(abstract), hint)
         state: TrainState | None = None
         try:
-            state = self._manager.restore(step, args=ocp.args.StandardRestore(abstract))
+            arrays = ocp.args.StandardRestore(_fields(abstract))
+            state = TrainState(**self._manager.restore(step, args=arrays))
         except Exception as raised:
             error = raised
         if not _all_processes(error is None) or state is None:
@@ -141,7 +142,7 @@ class Checkpoints:
         with self._writing():
             self._manager.save(
                 step,
-                args=ocp.args.StandardSave(state),
+                args=ocp.args.StandardSave(_fields(state)),
                 metrics={_BEST: loss},
                 custom_metadata=self._order,
                 force=True,
@@ -174,6 +175,11 @@ class Checkpoints:
                 "a checkpoint written",
                 "make room: the same command goes on from the newest whole checkpoint",
             ) from error
+
+
+def _fields(state: TrainState) -> dict[str, Any]:
+    """A state as a dict; without statistics where there are none, as in older checkpoints."""
+    return {name: value for name, value in state._asdict().items() if name != "statistics" or value}
 
 
 def _best(metrics: Mapping[str, float]) -> float:

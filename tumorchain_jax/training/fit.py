@@ -1,15 +1,14 @@
-"""The loop itself: steps, metrics, checkpoints, resume. Knows nothing of what is trained."""
+"""The training loop: steps, metrics, checkpoints, resume. It knows no model."""
 
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import jax
-import optax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
@@ -18,84 +17,79 @@ from tumorchain_jax.core.files import AnyPath, write_file
 from tumorchain_jax.parallel.preemption import PreemptionListener
 from tumorchain_jax.parallel.processes import is_primary
 from tumorchain_jax.training.checkpoint import Checkpoints
-from tumorchain_jax.training.metrics import MetricsLog, NoLog
+from tumorchain_jax.training.metrics import MetricsLog, NoLog, duration, seconds_per_step
 from tumorchain_jax.training.profile import Profile
 from tumorchain_jax.training.state import Metrics, TrainState
+from tumorchain_jax.training.task import TrainingTask
 from tumorchain_jax.training.throughput import Throughput, Values, Work
 from tumorchain_jax.training.watchdog import Watchdog
 
 
-def _nameless(step: int) -> Sequence[str]:
-    return ()
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is trained.
-
-    Attributes:
-        abstract: the state's shapes, types and places.
-        initial: makes the state where training starts; not called if there is a checkpoint.
-        batches_from: the batches after a step, on their devices.
-        steps: up to which it is trained.
-        work: of one step.
-        best: the metric by which a checkpoint is the best: the least of a loss, the most of others.
-        describe_batch: what the batch of a step holds, for people.
-        order: what the order of the batches depends on; it must be the same when the run goes on.
-    """
-
-    abstract: TrainState
-    initial: Callable[[], TrainState]
-    update: Callable[[TrainState, Any], tuple[TrainState, Metrics]]
-    batches_from: Callable[[int], Iterator[Any]]
-    schedule: optax.Schedule
-    steps: int
-    work: Work
-    best: str = "loss"
-    describe_batch: Callable[[int], Sequence[str]] = _nameless
-    order: Mapping[str, int] = field(default_factory=dict)
-
-
-def fit(workdir: AnyPath, job: Job, config: ConfigDict) -> TrainState:
-    """Train up to `job.steps`, from the newest checkpoint in `workdir` if there is one.
+def fit(workdir: AnyPath, task: TrainingTask, config: ConfigDict) -> TrainState:
+    """Train up to `task.steps`, from the newest checkpoint in `workdir` if there is one.
 
     Args:
         config: reads `log_every`, `checkpoint` and `watch`.
 
     Raises:
         InputError: the checkpoint is of another configuration, or `workdir` cannot be written to.
-        FloatingPointError: a number is no longer finite; no checkpoint holds what came of it.
-        Stopped: it was asked to end, and has saved where it was.
+        FloatingPointError: a metric is not finite; no checkpoint after that step is saved.
+        Stopped: a signal stopped it; it has saved a checkpoint.
     """
     with ExitStack() as stack:
         stop = PreemptionListener()
         stack.enter_context(stop.listening())
         profile = Profile(_folder(workdir), config.watch.profile)
         stack.callback(profile.close)
-        checkpoints = Checkpoints(workdir, config.checkpoint.keep, job.order)
+        checkpoints = Checkpoints(workdir, config.checkpoint.keep, task.data_fingerprint)
         stack.callback(checkpoints.close)
-        state = checkpoints.restore(job.abstract)
+        state = checkpoints.restore(task.program.state)
+        if is_primary():
+            print(plan(task, workdir, None if state is None else int(state.step)), flush=True)
         if state is None:
-            state = job.initial()
+            state = task.initial()
         first_step = int(state.step)
         log: MetricsLog | NoLog = NoLog()
         if is_primary():
             _write_config(workdir, config)
-            log = MetricsLog(workdir, first_step, job.steps, config.watch.wandb)
+            log = MetricsLog(workdir, first_step, task.steps, config.watch.wandb)
         stack.callback(log.close)
         watchdog = Watchdog(workdir, config.watch.hang_timeout_s)
         stack.callback(watchdog.close)
-        run = _Run(job, config, checkpoints, log, watchdog)
-        stream = job.batches_from(first_step)
-        for step in range(first_step + 1, job.steps + 1):
+        run = _Run(task, config, checkpoints, log, watchdog)
+        stream = task.batches_from(first_step)
+        for step in range(first_step + 1, task.steps + 1):
             profile.before(step)
             state = run.step(step, state, stream)
             profile.after(step, state)
             asked = stop.requested()
-            run.look(step, state, last=step == job.steps or asked)
+            run.log_and_checkpoint(step, state, last=step == task.steps or asked)
             if asked:
-                raise Stopped(f"at step {step} of {job.steps} by a signal; it was saved")
+                raise Stopped(f"at step {step} of {task.steps} by a signal; it was saved")
     return state
+
+
+def plan(task: TrainingTask, workdir: AnyPath, resumed: int | None) -> str:
+    """What a run will do, for people: stages, steps, trained parameters, devices, time left.
+
+    Args:
+        resumed: the step of its checkpoint; None without one.
+    """
+    trained, frozen = (
+        sum(prod(leaf.shape) for leaf in params.values())
+        for params in (task.program.state.trained, task.program.state.frozen)
+    )
+    devices = jax.devices()
+    standing = "" if resumed is None else f", resumed at step {resumed}"
+    line = (
+        f"plan: {task.name}: {task.steps} steps{standing}; {trained:,} of {trained + frozen:,} "
+        f"parameters trained; {len(devices)} {devices[0].platform} device"
+        f"{'s' * (len(devices) > 1)}"
+    )
+    if resumed is not None and (seconds := seconds_per_step(workdir / "metrics.jsonl")):
+        line += f"; about {duration(seconds * (task.steps - resumed))} left"
+    before = task.stages if resumed is None else ()
+    return "\n".join([*(f"plan: first {stage}" for stage in before), line])
 
 
 def _folder(workdir: AnyPath) -> AnyPath:
@@ -117,48 +111,47 @@ def _write_config(workdir: AnyPath, config: ConfigDict) -> None:
 
 
 class _Run:
-    """What a run keeps between its steps."""
+    """The state of a run between its steps, on the host."""
 
     def __init__(
         self,
-        job: Job,
+        task: TrainingTask,
         config: ConfigDict,
         checkpoints: Checkpoints,
         log: MetricsLog | NoLog,
         watchdog: Watchdog,
     ):
-        self._job, self._config = job, config
+        self._task, self._config = task, config
         self._checkpoints, self._log, self._watchdog = checkpoints, log, watchdog
+        self._work = Work(task.volumes, task.program.flops)
         self._throughput: Throughput | None = None  # the first step compiles: it is not measured
         self._started = self._saved = time.monotonic()
-        # Of the steps since numbers were last looked at, on the devices; and of those since the
-        # last checkpoint, what tells the best.
-        self._unseen: list[Metrics] = []
-        self._scores: list[float] = []
+        self._pending: list[Metrics] = []  # of the steps not yet read, on the devices
+        self._scores: list[float] = []  # of the steps since the last checkpoint
 
     def step(self, step: int, state: TrainState, stream: Iterator[Any]) -> TrainState:
         self._watchdog.doing(step, "data")
-        throughput = self._throughput or Throughput(self._job.work)
+        throughput = self._throughput or Throughput(self._work)
         with throughput.waiting():
             batch = next(stream)
         self._watchdog.doing(step, "step")
         with jax.transfer_guard("disallow"):
-            state, metrics = self._job.update(state, batch)
+            state, metrics = self._task.program.step(state, batch)
         throughput.step()
         self._log.advance()
-        self._unseen.append(metrics)
+        self._pending.append(metrics)
         return state
 
-    def look(self, step: int, state: TrainState, last: bool) -> None:
-        """Log and save, if it is time for it."""
+    def log_and_checkpoint(self, step: int, state: TrainState, last: bool) -> None:
+        """Log and save, each when it is due."""
         log = step % self._config.log_every == 0 or last
         save = step % self._config.checkpoint.every == 0 or last
         if not (log or save or self._throughput is None):
             return
-        values = self._look_at_numbers(step)
+        values = self._read_metrics(step)
         if log:
             values |= {
-                "learning_rate": float(self._job.schedule(step - 1)),
+                "learning_rate": float(self._task.program.schedule(step - 1)),
                 "seconds": round(time.monotonic() - self._started, 2),
             }
             self._log.write(step, values)
@@ -170,34 +163,35 @@ class _Run:
             self._checkpoints.save(step, state, score)
             self._saved, self._scores = time.monotonic(), []
 
-    def _look_at_numbers(self, step: int) -> Values:
-        """The newest step's, and the rates of all since the last look.
+    def _read_metrics(self, step: int) -> Values:
+        """The metrics of this step, and the rates of all steps since the last reading.
 
         Raises:
-            FloatingPointError: a step gave a number that is none.
+            FloatingPointError: a metric is not finite.
         """
-        seen = jax.device_get(self._unseen)
-        first = step - len(seen) + 1
-        for number, metrics in enumerate(seen, first):
+        read = jax.device_get(self._pending)
+        first = step - len(read) + 1
+        for number, metrics in enumerate(read, first):
             for name, value in metrics.items():
                 if not math.isfinite(value):
-                    of = "; ".join(self._job.describe_batch(number))
-                    raise FloatingPointError(f"step {number}: {name} {value}; its batch: {of}")
-        self._unseen = []
-        best = self._job.best
-        if best not in seen[-1]:
-            expected = f"one of {', '.join(sorted(seen[-1]))}"
+                    names = "; ".join(self._task.describe_batch(number))
+                    batch = f"; its batch: {names}" if names else ""
+                    raise FloatingPointError(f"step {number}: {name} {value}{batch}")
+        self._pending = []
+        best = self._task.best
+        if best not in read[-1]:
+            expected = f"one of {', '.join(sorted(read[-1]))}"
             raise InputError("config", "checkpoint.best", best, expected, "choose one")
         sign = 1 if best.endswith("loss") else -1
-        self._scores += [sign * float(metrics[best]) for metrics in seen]
-        values: Values = {name: float(value) for name, value in seen[-1].items()}
+        self._scores += [sign * float(metrics[best]) for metrics in read]
+        values: Values = {name: float(value) for name, value in read[-1].items()}
         if self._throughput is None:
-            self._throughput = Throughput(self._job.work)
+            self._throughput = Throughput(self._work)
             return values
-        return values | self._throughput.read(sum(float(m.get("tokens", 0)) for m in seen))
+        return values | self._throughput.read(sum(float(m.get("tokens", 0)) for m in read))
 
     def _checkpoint_due(self) -> bool:
-        """Whether a checkpoint is due by the clock: the first process's, so that all agree."""
+        """Whether a checkpoint is due by the clock of the primary process, so that all agree."""
         minutes = self._config.checkpoint.minutes
         due = bool(minutes) and time.monotonic() - self._saved > 60 * minutes
         if minutes and jax.process_count() > 1:

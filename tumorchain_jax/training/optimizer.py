@@ -1,4 +1,4 @@
-"""Warm-up, cosine decay and AdamW (paper, Table 5), or Muon, on the parameters the rules choose."""
+"""Optimizers: AdamW with warm-up and cosine decay (paper, Table 5), or Muon."""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +10,9 @@ from optax.contrib import MuonDimensionNumbers
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules, first_match, flatten
+
+STATISTICS = re.compile(r".*/running_(mean|var)")
+"""Parameters that are statistics of a pretraining, in any family: they are never trained."""
 
 
 def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedule:
@@ -30,7 +33,7 @@ def make_optimizer(
     Muon (https://kellerjordan.github.io/posts/muon/) makes the update of every matrix inside the
     network orthogonal, and leaves all other parameters to AdamW (with Nesterov's momentum) at a
     tenth of the learning rate. It is for training from random weights: after 1000 steps on
-    single cells nano's encoder told lesions at an AUC of 0.93, with AdamW at 0.87.
+    single patches nano's encoder detected lesions at an AUC of 0.93, with AdamW at 0.87.
 
     Args:
         kind: `adamw` or `muon`.
@@ -59,7 +62,7 @@ def make_optimizer(
 
 
 def _matrices(params: Mapping[str, Any]) -> dict[str, MuonDimensionNumbers | None]:
-    """Which parameters are matrices within the network, and which of their axes are in and out."""
+    """Input and output axes of the matrices inside the network; None for other parameters."""
     inner = re.compile(r"(encoder|projector|decoder)/(?!lm_head).*/kernel")
     return {
         path: MuonDimensionNumbers(leaf.ndim - 2, leaf.ndim - 1) if inner.fullmatch(path) else None
@@ -70,13 +73,17 @@ def _matrices(params: Mapping[str, Any]) -> dict[str, MuonDimensionNumbers | Non
 def split_trainable(
     params: dict[str, Any], trainable: Rules[bool]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(trained, frozen) as flat dicts by path.
+    """(trained, frozen) as flat dicts by path; running statistics are always frozen.
 
     Raises:
         InputError: no rule speaks of some parameter, or nothing is left to train.
     """
     flat = flatten(params)
-    trained = {path: leaf for path, leaf in flat.items() if first_match(trainable, path)}
+    trained = {
+        path: leaf
+        for path, leaf in flat.items()
+        if first_match(trainable, path) and not STATISTICS.fullmatch(path)
+    }
     if not trained:
         raise InputError(
             "config",

@@ -1,4 +1,4 @@
-"""A trace of some steps, for TensorBoard's profiler or Perfetto."""
+"""Trace some steps, for TensorBoard's profiler or Perfetto."""
 
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +20,7 @@ class Profile:
         steps: `FIRST:LAST`, counted from 1; empty for none.
 
     Raises:
-        InputError: `steps` is no such range.
+        InputError: `steps` is not such a range.
     """
 
     def __init__(self, workdir: AnyPath, steps: str):
@@ -32,19 +32,19 @@ class Profile:
         self._tracing = False
 
     def before(self, step: int) -> None:
-        """Start if it is time."""
+        """Start the trace before its first step."""
         if step == self._first:
             jax.profiler.start_trace(str(self._local))
             self._tracing = True
 
     def after(self, step: int, result: Any) -> None:
-        """End if it is time, when `result` has been computed."""
+        """End the trace after its last step, when `result` has been computed."""
         if step == self._last:
             jax.block_until_ready(result)
             self.close()
 
     def close(self) -> None:
-        """End, if it has not."""
+        """End the trace if it runs."""
         if self._tracing:
             jax.profiler.stop_trace()
             if is_remote(self._folder):

@@ -5,14 +5,29 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int
 
+Params = dict[str, Any]
+"""Arrays by path, `decoder/layers/mlp/gate_proj/kernel`."""
+
 
 class TrainState(NamedTuple):
-    """All that a checkpoint keeps. Parameters are flat dicts by path; see `split_trainable`."""
+    """All that a checkpoint holds. Parameters are flat dicts by path; see `split_trainable`.
+
+    Attributes:
+        trained, frozen: parameters that the optimizer updates, and those that it does not.
+        statistics: arrays that a step updates without a gradient, such as the running mean and
+            variance of BatchNorm; empty for most models.
+    """
 
     step: Int[Array, ""]
-    trained: dict[str, Any]
-    frozen: dict[str, Any]
+    trained: Params
+    frozen: Params
     optimizer: Any
+    statistics: Params = {}  # noqa: RUF012 (a pytree, which nobody changes in place)
+
+    @property
+    def params(self) -> Params:
+        """All parameters by path."""
+        return self.frozen | self.trained
 
 
 Metrics = dict[str, Float[Array, ""]]

@@ -1,4 +1,4 @@
-"""How fast a run goes, and how much of its devices it uses."""
+"""Throughput of a run: seconds per step, rates, and model FLOPs utilisation."""
 
 import time
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ import jax
 from tumorchain_jax.parallel.chips import peak_tflops
 
 UNKNOWN = "unknown"
-"""The use of a device whose peak is not in the table."""
+"""The utilisation of a device whose peak is not in the table."""
 Values = dict[str, float | str]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a step does, on all devices.
+    """The work of a step, on all devices.
 
     Attributes:
         volumes: scans read; 0 where it reads something else.
-        flops: of the model alone, see `models/tumorchain/flops.py`; 0 where they were not counted.
+        flops: floating-point operations of the model; 0 where they are not counted.
     """
 
     volumes: int = 0
@@ -28,7 +28,7 @@ class Work:
 
 
 class Throughput:
-    """Rates between two readings, each taken when the devices have done all that was asked."""
+    """Rates between two readings, each taken when the devices have finished all steps."""
 
     def __init__(self, work: Work):
         self._work = work
@@ -36,7 +36,7 @@ class Throughput:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around what only waits for data."""
+        """Measure the time in this block as waiting for data."""
         started = time.monotonic()
         yield
         self._waited += time.monotonic() - started
@@ -46,7 +46,7 @@ class Throughput:
         self._steps += 1
 
     def read(self, tokens: float) -> Values:
-        """The rates since the last reading, and start anew.
+        """The rates since the last reading.
 
         Args:
             tokens: that the steps since then read, text and visual, without padding.
@@ -68,7 +68,7 @@ class Throughput:
 
 
 def _mfu(flops_per_second: float) -> float | str:
-    """Model FLOPs utilisation: of the peak of all devices, the share that the model's work is."""
+    """Model FLOPs utilisation: the model's FLOPs as a share of the peak of all devices."""
     peak = peak_tflops(jax.devices()[0].device_kind)
     if peak is None:
         return UNKNOWN

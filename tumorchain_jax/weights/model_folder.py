@@ -126,7 +126,7 @@ def load_model(folder: AnyPath) -> ModelFolder:
         raise InputError(
             folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
         ) from error
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = Tokenizer.load(folder, model.template.special_tokens)
     check_vocabulary(folder, tokenizer, model)
     check_shapes(
         path,

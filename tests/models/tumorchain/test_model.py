@@ -25,6 +25,7 @@ from tumorchain_jax.models.tumorchain.model import (
     gather_rows,
 )
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig, pool_cells
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.parallel.partition import RULES
 
@@ -58,17 +59,17 @@ AXES = {name for name, _ in RULES}
 # Two scans: a prefix of two places, then two questions of four places and of three; a pad.
 RNG = np.random.default_rng(0)
 TOKENS = jnp.asarray(RNG.integers(0, 19, (2, 10)))
-BANK_ROWS = jnp.array(
+VISUAL_INDEX = jnp.array(
     [[3, -1, 0, -1, 69, -1, -1, -1, -1, -1], [-1, 1, 2, -1, -1, 7, 71, 4, -1, -1]]
 )
 PACKING = Packing(
     jnp.array([[0, 1, 2, 3, 4, 5, 2, 3, 4, 0]] * 2),
     jnp.array([[0, 0, 1, 1, 1, 1, 2, 2, 2, -1]] * 2),
 )
-ROI_ROWS = jnp.array([[[8, 9, 10]] * 2, [[71, 8, 0]] * 2])
+ROI_INDEX = jnp.array([[[8, 9, 10]] * 2, [[71, 8, 0]] * 2])
 ROI_VALID = jnp.array([[[1, 1, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 1]]], bool)
 VOLUME = jnp.asarray(RNG.random((2, 4, 8, 16), np.float32))
-INPUTS = (VOLUME, TOKENS, BANK_ROWS, PACKING, ROI_ROWS, ROI_VALID)
+INPUTS = (VOLUME, TOKENS, VISUAL_INDEX, PACKING, ROI_INDEX, ROI_VALID)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -159,15 +160,14 @@ def test_abstract_parameters_are_those_of_the_module() -> None:
     assert abstract_params(config) == flatten(nn.unbox(boxed_params(config, unrolled=False)))
 
 
-def test_sizes_of_the_bank() -> None:
-    assert (TINY.encoder.cells, TINY.global_tokens) == ((4, 4, 4), 8)
-    assert (TINY.roi_grid, TINY.roi_offset) == ((4, 4, 4), 8)
+def test_layout_of_the_visual_tokens() -> None:
+    assert TINY.roi == RoiSpec((4, 4, 4), offset=8, slots=3, global_tokens=8)
     from_global = CONFIGS["global"]
-    assert (from_global.roi_grid, from_global.roi_offset) == ((2, 2, 2), 0)
-    assert (TUMORCHAIN_3B.global_tokens, TUMORCHAIN_3B.roi_grid) == (256, (8, 16, 16))
+    assert from_global.roi == RoiSpec((2, 2, 2), offset=0, slots=3, global_tokens=8)
+    assert TUMORCHAIN_3B.roi == RoiSpec((8, 16, 16), offset=256, slots=64, global_tokens=256)
 
 
-def test_bank_holds_pooled_cells_then_every_cell(params: dict) -> None:
+def test_visual_tokens_are_pooled_cells_then_every_cell(params: dict) -> None:
     """And with the ROI from the global tokens, the pooled cells alone."""
     projector = Projector(TINY.projector, TINY.decoder.hidden_size)
 
@@ -180,15 +180,15 @@ def test_bank_holds_pooled_cells_then_every_cell(params: dict) -> None:
     pooled, cells = parts(VOLUME)
     visual_tokens = run(TINY, params, VOLUME, method="encode")
     assert visual_tokens.shape == (2, 8 + 64, 12)
-    np.testing.assert_allclose(visual_tokens[:, : TINY.global_tokens], pooled, atol=1e-5)
-    np.testing.assert_allclose(visual_tokens[:, TINY.roi_offset :], cells, atol=1e-5)
+    np.testing.assert_allclose(visual_tokens[:, : TINY.roi.global_tokens], pooled, atol=1e-5)
+    np.testing.assert_allclose(visual_tokens[:, TINY.roi.offset :], cells, atol=1e-5)
     alone = run(replace(TINY, roi_source="global"), params, VOLUME, method="encode")
     np.testing.assert_allclose(alone, pooled, atol=1e-5)
 
 
-def test_embed_puts_bank_rows_at_their_places(params: dict) -> None:
+def test_embed_puts_visual_tokens_at_their_places(params: dict) -> None:
     visual_tokens = np.random.default_rng(1).random((2, 72, 12), np.float32)
-    tokens, rows = np.asarray(TOKENS), np.asarray(BANK_ROWS)
+    tokens, rows = np.asarray(TOKENS), np.asarray(VISUAL_INDEX)
     got = run(TINY, params, visual_tokens, tokens, rows, method="embed")
     expected = params["decoder"]["embed_tokens"]["embedding"][tokens]
     for scan, place in np.argwhere(rows >= 0):
@@ -198,8 +198,8 @@ def test_embed_puts_bank_rows_at_their_places(params: dict) -> None:
 
 def test_gather_rows_takes_each_scan_s_own() -> None:
     visual_tokens = jnp.arange(2 * 72.0).reshape(2, 72, 1)
-    expected = ROI_ROWS + jnp.array([0, 72])[:, None, None]
-    np.testing.assert_array_equal(gather_rows(visual_tokens, ROI_ROWS)[..., 0], expected)
+    expected = ROI_INDEX + jnp.array([0, 72])[:, None, None]
+    np.testing.assert_array_equal(gather_rows(visual_tokens, ROI_INDEX)[..., 0], expected)
 
 
 def test_every_parameter_learns_from_the_two_outputs(params: dict) -> None:
@@ -233,11 +233,11 @@ def test_questions_of_a_scan_do_not_meet(params: dict) -> None:
         places = np.flatnonzero(
             (PACKING.segment_ids[0] == 0) | (PACKING.segment_ids[0] == question)
         )
-        got = read(variables, TOKENS[:, places], BANK_ROWS[:, places])
+        got = read(variables, TOKENS[:, places], VISUAL_INDEX[:, places])
         np.testing.assert_allclose(got, expected[:, places], rtol=1e-4, atol=1e-4)
 
 
 def test_inputs_of_unequal_batches_are_refused(params: dict) -> None:
     visual_tokens = jnp.zeros((3, 72, 12))
     with pytest.raises(TypeCheckError, match="roi_index"):
-        run(TINY, params, visual_tokens, ROI_ROWS, ROI_VALID, method="classify")
+        run(TINY, params, visual_tokens, ROI_INDEX, ROI_VALID, method="classify")

@@ -5,65 +5,65 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tumorchain_jax.training.pretraining.loss import VALUES, Tags, patch_label_loss
+from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
 
-CELLS = 6
+PATCHES = 6
 
 
-def cells(**changed: Any) -> Tags:
-    """Two cells with a tumour, two of a healthy digestive organ, two of none."""
-    ill, digestive = np.arange(CELLS) < 2, np.arange(CELLS) < 4
+def patches(**changed: Any) -> PatchLabels:
+    """Two patches with a tumour, two of a healthy digestive organ, two of none."""
+    ill, digestive = np.arange(PATCHES) < 2, np.arange(PATCHES) < 4
     first = np.eye(8, dtype=bool)[0]
-    tags = Tags(
-        organ=np.full(CELLS, 5),
+    labels = PatchLabels(
+        organ=np.full(PATCHES, 5),
         part=np.where(digestive, 3, 0),
         present=digestive[:, None] & first[:5],
         found=ill[:, None] & first,
-        unsure=np.zeros((CELLS, 8), bool),
+        unsure=np.zeros((PATCHES, 8), bool),
         centre=ill,
-        place=np.zeros((CELLS, 3), np.float32),
+        place=np.zeros((PATCHES, 3), np.float32),
         traits=np.where(ill[:, None], 1, -1) * np.ones(4, int),
     )
-    return Tags(*map(jnp.asarray, tags._replace(**changed)))
+    return PatchLabels(*map(jnp.asarray, labels._replace(**changed)))
 
 
 @pytest.fixture
 def logits() -> dict[str, jax.Array]:
     keys = jax.random.split(jax.random.key(0), len(VALUES))
     return {
-        tag: jax.random.normal(key, (CELLS, values))
-        for key, (tag, values) in zip(keys, VALUES.items(), strict=True)
+        label: jax.random.normal(key, (PATCHES, values))
+        for key, (label, values) in zip(keys, VALUES.items(), strict=True)
     }
 
 
-def test_each_group_counts_as_much_however_many_it_has(logits: dict[str, jax.Array]) -> None:
-    once, _ = patch_label_loss(logits, cells())
+def test_loss_weighs_each_group_the_same_whatever_its_size(logits: dict[str, jax.Array]) -> None:
+    once, _ = patch_label_loss(logits, patches())
     more = np.array(
         [0, 1, 2, 3, 4, 5, 2, 3, 4, 5, 4, 5]
     )  # the ill once, others two and three times
-    many = {tag: values[more] for tag, values in logits.items()}
-    again, _ = patch_label_loss(many, Tags(*(tag[more] for tag in cells())))
+    many = {label: values[more] for label, values in logits.items()}
+    again, _ = patch_label_loss(many, PatchLabels(*(label[more] for label in patches())))
     assert float(again) == pytest.approx(float(once), rel=1e-5)
 
 
-def test_what_is_unsure_and_traits_without_a_tumour_do_not_count(
+def test_loss_ignores_unsure_patches_and_traits_without_a_tumour(
     logits: dict[str, jax.Array],
 ) -> None:
-    unsure = np.zeros((CELLS, 8), bool)
+    unsure = np.zeros((PATCHES, 8), bool)
     unsure[3, 0] = True
-    before, _ = patch_label_loss(logits, cells(unsure=unsure))
+    before, _ = patch_label_loss(logits, patches(unsure=unsure))
     logits["found"] = logits["found"].at[3, 0].add(9)
     logits["shape"] = logits["shape"].at[2:].add(jnp.array([9, 0]))
-    after, _ = patch_label_loss(logits, cells(unsure=unsure))
+    after, _ = patch_label_loss(logits, patches(unsure=unsure))
     assert float(after) == pytest.approx(float(before), rel=1e-5)
-    sure, _ = patch_label_loss(logits, cells())
+    sure, _ = patch_label_loss(logits, patches())
     assert float(sure) > float(after) + 0.1
 
 
-def test_scans_count_as_their_cells_do(logits: dict[str, jax.Array]) -> None:
-    flat, _ = patch_label_loss(logits, cells())
-    scans = {tag: values.reshape(2, 3, -1) for tag, values in logits.items()}
+def test_loss_of_scans_is_that_of_their_patches(logits: dict[str, jax.Array]) -> None:
+    flat, _ = patch_label_loss(logits, patches())
+    scans = {label: values.reshape(2, 3, -1) for label, values in logits.items()}
     shaped, _ = patch_label_loss(
-        scans, Tags(*(tag.reshape(2, 3, *tag.shape[1:]) for tag in cells()))
+        scans, PatchLabels(*(label.reshape(2, 3, *label.shape[1:]) for label in patches()))
     )
     assert float(shaped) == pytest.approx(float(flat), rel=1e-6)

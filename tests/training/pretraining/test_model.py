@@ -12,13 +12,13 @@ from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.tumorchain.model import NANO, TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig, patchify
 from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
-from tumorchain_jax.training.pretraining.train import ATTENTION_OUT, KEPT
+from tumorchain_jax.training.pretraining.train import ATTENTION_OUT, PRETRAINED
 
 PARTS = ("kernel", "bias")
 TINY = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 2, 2)
-TAGS = FrozenDict({"organ": 57, "found": 8})
+LABELS = FrozenDict({"organ": 57, "found": 8})
 CONFIG = TumorChainConfig(TINY, Qwen2Config(64, 24, 32, 1, 2, 1, 12, True))
-MODEL = PatchClassifier(CONFIG, TAGS)
+MODEL = PatchClassifier(CONFIG, LABELS)
 
 
 def _params(volume: jax.Array) -> dict[str, jax.Array]:
@@ -27,25 +27,25 @@ def _params(volume: jax.Array) -> dict[str, jax.Array]:
     return {path: 30 * x if path.startswith("projector") else x for path, x in params.items()}
 
 
-def test_tags_every_cell() -> None:
+def test_logits_of_every_patch() -> None:
     volume = jax.random.uniform(jax.random.key(0), (2, 8, 16, 16))
-    tags = run(MODEL, unflatten(_params(volume)), volume)
-    assert {tag: logits.shape for tag, logits in tags.items()} == {
+    labels = run(MODEL, unflatten(_params(volume)), volume)
+    assert {label: logits.shape for label, logits in labels.items()} == {
         "organ": (2, 8, 57),
         "found": (2, 8, 8),
     }
 
 
-def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> None:
+def test_single_patch_is_a_patch_of_a_scan_without_attention() -> None:
     volume = jax.random.uniform(jax.random.key(0), (1, 8, 16, 16))
     params = _params(volume)
-    cells = patchify(volume, TINY.patch).reshape(8, *TINY.patch)
+    patches = patchify(volume, TINY.patch).reshape(8, *TINY.patch)
     numbers = jnp.array([6, 1, 3])
 
     def both() -> list[tuple[jax.Array, jax.Array]]:
-        alone = classify_patches(MODEL, params, cells[numbers], numbers)
+        alone = classify_patches(MODEL, params, patches[numbers], numbers)
         among = run(MODEL, unflatten(params), volume)
-        return [(alone[tag], among[tag][0, numbers]) for tag in TAGS]
+        return [(alone[label], among[label][0, numbers]) for label in LABELS]
 
     assert all(np.abs(a - b).max() > 1e-3 for a, b in both())
 
@@ -54,15 +54,15 @@ def test_a_cell_alone_is_a_cell_among_others_that_attention_does_not_reach() -> 
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_its_encoder_is_the_models_encoder() -> None:
+def test_encoder_is_that_of_the_model() -> None:
     """What pretraining leaves must fit into the model, name by name."""
 
     def init(key: jax.Array) -> dict:
-        variables = PatchClassifier(NANO, TAGS).init(key, jnp.zeros((1, *NANO.encoder.image)))
+        variables = PatchClassifier(NANO, LABELS).init(key, jnp.zeros((1, *NANO.encoder.image)))
         return flatten(meta.unbox(variables)["params"])
 
-    tagger = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}
+    classifier = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}
     model = {p: x.shape for p, x in abstract_params(NANO).items()}
-    ours = {p: x for p, x in tagger.items() if p.startswith(KEPT)}
-    assert ours == {p: x for p, x in model.items() if p.startswith(KEPT)}
-    assert set(tagger) - set(ours) == {f"{tag}/{p}" for tag in TAGS for p in PARTS}
+    ours = {p: x for p, x in classifier.items() if p.startswith(PRETRAINED)}
+    assert ours == {p: x for p, x in model.items() if p.startswith(PRETRAINED)}
+    assert set(classifier) - set(ours) == {f"{label}/{p}" for label in LABELS for p in PARTS}

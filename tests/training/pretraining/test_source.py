@@ -22,7 +22,7 @@ from tumorchain_jax.training.pretraining.source import (
     TUMOUR_SHARE,
     PatchLabelSource,
     cut_scan,
-    draw_cells,
+    draw_patches,
     scan_batches,
 )
 
@@ -42,7 +42,7 @@ class Middle(np.random.Generator):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cells")
+    folder = tmp_path_factory.mktemp("patches")
     write_phantoms(folder, 0, 6, PreprocessConfig(ENCODER.image), 400, processes=1)
     return folder
 
@@ -53,79 +53,81 @@ def scans(folder: Path) -> list[ModelScan]:
     return [ModelScan.from_bytes(source[index]) for index in range(len(source))]
 
 
-def test_cells_and_tags_follow_the_maps(scans: list[ModelScan]) -> None:
+def test_patches_and_labels_follow_the_maps(scans: list[ModelScan]) -> None:
     ill, kept = 0, []
     for scan in scans:
         middle = Middle(np.random.PCG64(0))
-        cells = draw_cells(cut_scan(scan, ENCODER, middle), middle)
-        assert len(set(cells["numbers"])) == len(cells["numbers"])
-        for k, number in enumerate(cells["numbers"]):
+        patches = draw_patches(cut_scan(scan, ENCODER, middle), middle)
+        assert len(set(patches["patch_index"])) == len(patches["patch_index"])
+        for k, number in enumerate(patches["patch_index"]):
             d, h, w = np.unravel_index(number, GRID)
             box = np.s_[2 * d : 2 * d + 2, 4 * h : 4 * h + 4, 4 * w : 4 * w + 4]
-            np.testing.assert_array_equal(cells["cells"][k], scan.image[box])
+            np.testing.assert_array_equal(patches["patches"][k], scan.image[box])
             filled = np.bincount(scan.labels[box].ravel(), minlength=57)
-            assert filled[cells["organ"][k]] == filled.max()
+            assert filled[patches["organ"][k]] == filled.max()
             parts = np.bincount(scan.parts[box][scan.parts[box] > 0], minlength=22)
-            assert parts[cells["part"][k]] == parts.max()
+            assert parts[patches["part"][k]] == parts.max()
             size = prod(ENCODER.patch)
             shares = [(label, TUMOUR_SHARE) for label in DIGESTIVE]
             shares += [(kind, OTHER_SHARE) for kind in (METASTASIS, NODE, LOOK_ALIKE)]
             for f, (value, share) in enumerate(shares):
                 if f < 5:
                     voxels = (scan.labels[box] == value) & (scan.lesions[box] > 0)
-                    assert cells["present"][k, f] == (filled[value] > ORGAN_SHARE * size)
+                    assert patches["present"][k, f] == (filled[value] > ORGAN_SHARE * size)
                 else:
                     voxels = scan.others[box] == value
                 count = np.count_nonzero(voxels)
-                assert cells["found"][k, f] == (count > share * size)
-                assert cells["unsure"][k, f] == (0 < count <= share * size)
-            ill += cells["found"][k].any()
+                assert patches["found"][k, f] == (count > share * size)
+                assert patches["unsure"][k, f] == (0 < count <= share * size)
+            ill += patches["found"][k].any()
         np.testing.assert_array_equal(
-            cells["traits"], np.tile(scan.traits[1:], (len(cells["numbers"]), 1))
+            patches["traits"], np.tile(scan.traits[1:], (len(patches["patch_index"]), 1))
         )
         middles = [
             np.argwhere(scan.lesions == n).mean(0) // ENCODER.patch
             for n in np.unique(scan.lesions[scan.lesions > 0])
         ]
         expected = {int(np.ravel_multi_index(m.astype(int), GRID)) for m in middles}
-        assert set(cells["numbers"][cells["centre"]]) <= expected
-        kept.append(len(set(cells["numbers"]) & expected) == len(expected))
+        assert set(patches["patch_index"][patches["centre"]]) <= expected
+        kept.append(len(set(patches["patch_index"]) & expected) == len(expected))
     assert ill > 10
     assert any(kept)
 
 
-def test_cells_are_shifted_and_what_is_found_is_never_left_out(scans: list[ModelScan]) -> None:
+def test_patches_are_shifted_and_those_with_a_finding_are_all_there(scans: list[ModelScan]) -> None:
     scan = max(scans, key=lambda scan: np.count_nonzero(scan.lesions))
     rng = np.random.default_rng(0)
-    one, other = (draw_cells(cut_scan(scan, ENCODER, rng), rng) for _ in range(2))
-    assert not np.array_equal(one["cells"], other["cells"])
+    one, other = (draw_patches(cut_scan(scan, ENCODER, rng), rng) for _ in range(2))
+    assert not np.array_equal(one["patches"], other["patches"])
     assert one["found"].any()
     assert other["found"].any()
 
 
-def test_a_step_has_its_batch_and_each_group_its_share(folder: Path) -> None:
-    source = PatchLabelSource(folder, ENCODER, cuts=2, seed=0)
+def test_batch_depends_on_its_step_and_each_group_has_its_share(folder: Path) -> None:
+    source = PatchLabelSource(folder, ENCODER, crops=2, seed=0)
     whole = list(islice(source.batches(40, 0, 0), 7))
     for left, right in zip(whole[5:], islice(source.batches(40, 0, 5), 2), strict=True):
         for name in left:
             np.testing.assert_array_equal(left[name], right[name])
-    assert not np.array_equal(whole[0]["cells"], whole[1]["cells"])
-    assert all(len(batch["cells"]) == 40 for batch in whole)
+    assert not np.array_equal(whole[0]["patches"], whole[1]["patches"])
+    assert all(len(batch["patches"]) == 40 for batch in whole)
     found = np.mean([batch["found"].any(axis=1).mean() for batch in whole])
     assert found == pytest.approx(BATCH_SHARES[0], abs=0.02)
 
 
-def test_no_cell_is_a_test_patients(folder: Path, tmp_path: Path) -> None:
+def test_patches_of_test_patients_are_left_out(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     names = sorted({record.patient for record in read_records(folder)})
     write_split(copy, {"train": names[:2], "test": names[2:]})
-    few, all_ = (PatchLabelSource(path, ENCODER, 1, 0).cells["cells"] for path in (copy, folder))
+    few, all_ = (
+        PatchLabelSource(path, ENCODER, 1, 0).patches["patches"] for path in (copy, folder)
+    )
     assert 0 < len(few) < 0.5 * len(all_)
     np.testing.assert_array_equal(few, all_[: len(few)])
 
 
-def test_whole_scans_come_shifted_with_the_tags_of_all_their_cells(
+def test_scan_batches_are_shifted_with_the_labels_of_all_patches(
     folder: Path, scans: list[ModelScan]
 ) -> None:
     def steps(first: int, count: int) -> list[dict[str, np.ndarray]]:

@@ -1,23 +1,31 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import ModelScan
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
+from tumorchain_jax.training.pretraining.source import TrainingScans
 from tumorchain_jax.training.pretraining.train import (
     ATTENTION_OUT,
     GAIN,
-    KEPT,
     NOISE,
     OFFSET,
+    PRETRAINED,
     add_noise,
     pretrain_encoder,
+    stage_lines,
     turn,
 )
+
+pytestmark = pytest.mark.program
 
 
 def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
@@ -47,12 +55,12 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
     )
 
 
-def test_it_learns_and_hands_over_the_encoder(
+def test_patch_stage_learns_and_returns_the_encoder(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
     params = pretrain_encoder(_config(tiny, 60), phantoms, tmp_path)
     before = abstract_params(tiny)
-    assert set(params) == {path for path in before if path.startswith(KEPT)}
+    assert set(params) == {path for path in before if path.startswith(PRETRAINED)}
     assert all(params[path].shape == before[path].shape for path in params)
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2
@@ -62,7 +70,7 @@ def test_it_learns_and_hands_over_the_encoder(
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
-def test_among_other_cells_it_learns_to_attend(
+def test_scan_stage_trains_attention(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
     params = pretrain_encoder(_config(tiny, 5, 30), phantoms, tmp_path)
@@ -77,43 +85,55 @@ def _losses(folder: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in lines]
 
 
-def test_done_pretraining_is_taken_from_its_checkpoint(
+def test_pretraining_that_is_done_is_shared_by_runs(
     phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
 ) -> None:
-    first = pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path)
-    again = pretrain_encoder(_config(tiny, 3, 2), phantoms, tmp_path)
-    for path in first:
-        np.testing.assert_array_equal(first[path], again[path])
-    assert [len(_losses(tmp_path / "encoder" / name)) for name in ("alone", "whole")] == [3, 2]
-
-
-def test_several_runs_may_share_one_encoder(
-    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
-) -> None:
-    config = _config(tiny, 2)
+    config = _config(tiny, 2, 2)
     config.pretrain.folder = str(tmp_path / "shared")
     first, again = (pretrain_encoder(config, phantoms, tmp_path / run) for run in "ab")
     for path in first:
         np.testing.assert_array_equal(first[path], again[path])
-    assert (tmp_path / "shared" / "patch_stage" / "metrics.jsonl").is_file()
-    assert not list(tmp_path.glob("[ab]/encoder"))
+    stages = [tmp_path / "shared" / name for name in ("patch_stage", "scan_stage")]
+    assert [len(_losses(stage)) for stage in stages] == [2, 2]
+    assert not list(tmp_path.glob("[ab]/pretrain"))
 
 
-def test_a_cell_is_turned_whole() -> None:
-    cells = jnp.arange(4 * 8 * 8, dtype=jnp.uint8).reshape(1, 4, 8, 8)
-    seen = np.asarray(turn(jax.random.key(0), jnp.repeat(cells, 200, axis=0)))
-    plain = np.asarray(cells[0])
+def test_pretraining_without_lesions_is_refused(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = TrainingScans.__getitem__
+
+    def without_lesions(scans: TrainingScans, index: int) -> ModelScan:
+        scan = read(scans, index)
+        return replace(scan, lesions=np.zeros_like(scan.lesions))
+
+    monkeypatch.setattr(TrainingScans, "__getitem__", without_lesions)
+    with pytest.raises(InputError, match="lesion maps: found no lesion in the ") as error:
+        pretrain_encoder(_config(tiny, 2), phantoms, tmp_path)
+    assert "--config.pretrain.patch_stage.steps=0" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_stages_are_listed_with_their_steps(tiny: TumorChainConfig) -> None:
+    assert stage_lines(_config(tiny, 3)) == ["pretraining, patch_stage: 3 steps"]
+    assert len(stage_lines(_config(tiny, 3, 2))) == 2
+
+
+def test_turn_makes_all_sixteen_views() -> None:
+    patches = jnp.arange(4 * 8 * 8, dtype=jnp.uint8).reshape(1, 4, 8, 8)
+    seen = np.asarray(turn(jax.random.key(0), jnp.repeat(patches, 200, axis=0)))
+    plain = np.asarray(patches[0])
     mirrored = [plain[::z, ::y, ::x] for z in (1, -1) for y in (1, -1) for x in (1, -1)]
     views = {view.tobytes() for each in mirrored for view in (each, each.swapaxes(1, 2))}
     assert len(views) == 16
-    assert {cell.tobytes() for cell in seen} == views
+    assert {patch.tobytes() for patch in seen} == views
 
 
-def test_each_cell_gets_gain_offset_and_noise_of_its_own() -> None:
+def test_noise_has_gain_offset_and_deviation_for_each_patch() -> None:
     plain = np.linspace(0, 255, 8**3).astype(np.uint8).reshape(8, 8, 8)
     seen = np.asarray(add_noise(jax.random.key(0), jnp.repeat(plain[None], 300, axis=0)))
     x = plain.ravel() / 255
-    fits = [np.polyfit(x, cell.ravel(), 1) for cell in seen]
+    fits = [np.polyfit(x, patch.ravel(), 1) for patch in seen]
     gain, offset = np.transpose(fits)
     lines = np.outer(gain, x) + offset[:, None]
     noise = (seen.reshape(lines.shape) - lines).std(axis=1)

@@ -28,7 +28,7 @@ def test_nothing_is_changed_where_nothing_is_asked_for() -> None:
     np.testing.assert_array_equal(same[0], labels)
 
 
-def test_each_patch_is_changed_in_its_own_way() -> None:
+def test_augmentation_differs_between_patches() -> None:
     image, labels = (jnp.repeat(array[None], 2, axis=0) for array in _blob())
     config = ConfigDict(dict.fromkeys(OFF, 0.2))
     seen, moved = augment(jax.random.key(0), image, labels, config)

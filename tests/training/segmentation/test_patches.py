@@ -55,7 +55,7 @@ def folder(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_scan_lies_on_the_plan_s_grid(plan: Plan) -> None:
+def test_scan_lies_on_the_grid_of_the_plan(plan: Plan) -> None:
     patient = make_patient(SEEDS[0])
     scan = labelled_scan(patient, plan)
     extent = np.multiply(patient.ct.shape, patient.ct.spacing)[::-1]
@@ -71,7 +71,7 @@ def test_a_scan_lies_on_the_plan_s_grid(plan: Plan) -> None:
     assert left < right
 
 
-def test_each_label_is_where_most_of_it_is() -> None:
+def test_labels_are_resampled_to_the_largest() -> None:
     labels = np.zeros((4, 4, 4), np.uint8)
     labels[:2], labels[2:, :, :2] = 1, 2
     spacing = (1.0, 1.0, 1.0), (2.0, 2.0, 2.0)
@@ -112,7 +112,7 @@ def _first(batches: Iterator[Patches], count: int) -> list[Patches]:
     return [next(batches) for _ in range(count)]
 
 
-def test_a_step_s_batch_depends_on_seed_and_step_alone(folder: Path, plan: Plan) -> None:
+def test_batch_depends_on_seed_and_step_alone(folder: Path, plan: Plan) -> None:
     source = PatchSource(folder, plan.patch_size)
     whole = _first(source.batches(2, range(2), 0, 0), 4)
     later = _first(source.batches(2, range(2), 0, 2), 2)
@@ -134,7 +134,7 @@ def _ramp(shape: tuple[int, int, int]) -> LabelledScan:
     return LabelledScan((1 + np.arange(labels.size)).reshape(shape).astype(np.float32), labels)
 
 
-def test_a_patch_is_cut_out_whole() -> None:
+def test_patch_is_cut_out_whole() -> None:
     scan = _ramp((5, 6, 7))
     seen = {
         draw_patch(scan, (3, 3, 3), np.random.default_rng(seed))["image"].tobytes()
@@ -149,7 +149,7 @@ def test_a_patch_is_cut_out_whole() -> None:
     assert seen == views
 
 
-def test_a_patch_beyond_the_scan_is_filled_up() -> None:
+def test_patch_beyond_the_scan_is_padded() -> None:
     scan = _ramp((2, 6, 7))
     patch = draw_patch(scan, (4, 6, 8), np.random.default_rng(0))
     assert patch["image"].shape == (4, 6, 8, 1)

@@ -1,24 +1,25 @@
 import json
-import shutil
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
-from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.config import read_config
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
-from tumorchain_jax.phantoms.body import PARTS
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.phantoms.body import TRUNK
 from tumorchain_jax.segmentation.model_folder import load_segmentation_model
 from tumorchain_jax.segmentation.plans import Intensity, read_plan
-from tumorchain_jax.training.segmentation.patches import write_labelled_phantoms
+from tumorchain_jax.training.registry import build_program, train
+from tumorchain_jax.training.segmentation.patches import PatchSource, write_labelled_phantoms
 from tumorchain_jax.training.segmentation.plan import write_plan
-from tumorchain_jax.training.segmentation.train import train_segmenter
 
+pytestmark = pytest.mark.program
 CONFIG = Path(__file__).parents[3] / "configs" / "nano_segmenter.py"
 FIRST_SEED, PHANTOMS = 1_000_005, 4
 INTENSITY = Intensity(-20.0, 100.0, -190.0, 290.0)
@@ -53,11 +54,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     workdir = tmp_path_factory.mktemp("run")
-    train_segmenter(_config(data, 40), workdir)
+    train(_config(data, 40), workdir)
     return workdir
 
 
-def test_it_learns(trained: Path) -> None:
+def test_training_lowers_the_loss(trained: Path) -> None:
     lines = (trained / "metrics.jsonl").read_text().splitlines()
     metrics = [json.loads(line) for line in lines]
     loss, dice = ([values[name] for values in metrics] for name in ("loss", "dice"))
@@ -66,7 +67,7 @@ def test_it_learns(trained: Path) -> None:
     assert np.mean(dice[-5:]) > np.mean(dice[:5])
 
 
-def test_what_it_writes_is_a_model_folder(trained: Path) -> None:
+def test_export_is_a_model_folder(trained: Path) -> None:
     model = load_segmentation_model(trained / "export")
     plan = model.plan
     assert plan.network == _config(trained, 1).segmenter.network
@@ -78,42 +79,31 @@ def test_what_it_writes_is_a_model_folder(trained: Path) -> None:
     assert all(np.isfinite(leaf).all() for leaf in flatten(fold).values())
 
 
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(
-    trained: Path, data: Path, tmp_path: Path
-) -> None:
-    half = tmp_path / "half"
-    shutil.copytree(trained, half)
-    shutil.rmtree(half / "checkpoints" / "40")
-    shutil.rmtree(half / "export")
-    train_segmenter(_config(data, 40), half)
-    ours, theirs = (
-        flatten(load_segmentation_model(run / "export").folds[0]) for run in (half, trained)
-    )
-    for path, leaf in theirs.items():
-        np.testing.assert_array_equal(ours[path], leaf)
-
-
-def test_other_data_are_refused(data: Path, tmp_path: Path) -> None:
+def test_data_of_another_configuration_are_refused(data: Path, tmp_path: Path) -> None:
     config = _config(data, 1)
     config.data.phantoms = 5
     with pytest.raises(InputError, match=r"phantoms\.json"):
-        train_segmenter(config, tmp_path)
+        train(config, tmp_path)
 
 
-def test_the_command_chooses_it_by_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[ConfigDict] = []
-    monkeypatch.setattr(
-        "tumorchain_jax.training.segmentation.train.train_segmenter",
-        lambda config, workdir: seen.append(config),
-    )
-    assert main(["train", "--config", str(CONFIG), "--workdir", str(tmp_path)]) == 0
-    assert seen[0].segmenter.network.classes == len(seen[0].segmenter.labels) + 1
+def test_task_is_chosen_by_the_configuration(data: Path) -> None:
+    """What is compiled ahead of time is the step of the segmenter, whole on each device."""
+    config = _config(data, 1)
+    mesh = make_mesh(dict(config.mesh), jax.devices()[:1])
+    program = build_program(config, mesh)
+    assert program.batch["image"].shape == (1, 12, 8, 12, 1)
+    assert all(leaf.sharding.is_fully_replicated for leaf in program.params.values())
 
 
-def test_the_shipped_configuration_names_all_that_digital_patients_have() -> None:
+def test_batch_is_described_by_its_scans(data: Path) -> None:
+    """The named scans are those that a batch is cut from."""
+    source = PatchSource(data, (12, 8, 12))
+    names = [name for step in (1, 2) for name in source.names(2, 0, step)]
+    assert sorted(names) == [f"scan {number}" for number in range(PHANTOMS)]
+
+
+def test_shipped_configuration_names_all_organs_of_digital_patients() -> None:
     segmenter = read_config(CONFIG, []).segmenter
     assert len(set(segmenter.labels)) == len(segmenter.labels)
-    assert {TOTALSEGMENTATOR[part.label] for part in PARTS} <= set(segmenter.labels)
+    assert {TOTALSEGMENTATOR[part.label] for part in TRUNK} <= set(segmenter.labels)
     assert np.all(np.mod(segmenter.patch_size, segmenter.network.multiple) == 0)

@@ -103,7 +103,7 @@ def test_adapters_of_the_checkpoint_are_not_dropped(
         np.testing.assert_array_equal(leaf, own[path])
 
 
-def test_what_its_weights_were_not_trained_on_is_refused(
+def test_init_with_another_tokenizer_or_window_is_refused(
     config: ConfigDict, tiny: TumorChainConfig, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     fresh = places(tiny)

@@ -9,12 +9,12 @@ import pytest
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig
+from tumorchain_jax.training.step import split
 from tumorchain_jax.training.tumorchain.loss import (
     Batch,
     Sums,
     hybrid_loss,
     loss_sums,
-    split,
     totals,
 )
 
@@ -52,7 +52,7 @@ def batch() -> Batch:
         "visual_index": np.full((B, T), -1, np.int32),
         "loss_mask": rng.random((B, T)) < 0.5,
         "positions": np.tile(np.arange(T, dtype=np.int32), (B, 1)),
-        "owner": np.zeros((B, T), np.int32),
+        "segment_ids": np.zeros((B, T), np.int32),
         "roi_index": np.zeros((B, ORGANS, L), np.int32),
         "roi_valid": np.arange(L) < rng.integers(0, L, (B, ORGANS, 1)),
         "abnormal": rng.integers(-1, 2, (B, ORGANS), np.int8),
@@ -98,7 +98,7 @@ def test_equals_equation_8(params: dict, batch: Batch, sums: Any, alpha: float) 
     assert loss(found, batch, alpha) == pytest.approx(expected_loss, rel=1e-5)
 
 
-def test_a_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
+def test_float_volume_is_read_as_it_is(params: dict, batch: Batch, sums: Any) -> None:
     as_float = batch._replace(volume=jnp.full((B, 2, 2, 2), 0.2))
     np.testing.assert_allclose(sums(params, as_float), sums(params, batch), rtol=1e-6)
 

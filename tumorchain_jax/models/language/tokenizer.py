@@ -1,23 +1,23 @@
-"""Text <-> token ids, with Qwen's chat tokens and the bytes behind every id."""
+"""Text <-> token ids, with a chat template's tokens and the bytes behind every id."""
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as BackendTokenizer
-from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.chat_template import CHATML, SpecialTokens
 
-SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-)
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+SPECIAL_TOKENS = CHATML.special_tokens
+"""Special tokens of a tokenizer trained here, and of every family so far."""
+
 # How Qwen2 cuts a text before byte-pair encoding: contractions, words, single digits, the rest.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -26,33 +26,51 @@ _WORDS = (
 
 
 class Tokenizer:
-    """A byte-level tokenizer with Qwen's special tokens.
+    """A byte-level tokenizer with the special tokens of a chat template.
 
     Attributes:
+        special_tokens: as they are spelled.
         pad, im_start, im_end, vision_start, vision_end, image_pad: ids of the special tokens.
         token_bytes: the bytes that each id stands for; special tokens stand for none.
     """
 
-    def __init__(self, backend: PreTrainedTokenizerFast):
-        self.backend = backend
-        vocabulary = backend.get_vocab()
-        missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+    def __init__(
+        self,
+        tokenizer: BackendTokenizer,
+        source: str = "tokenizer",
+        special_tokens: SpecialTokens = SPECIAL_TOKENS,
+    ):
+        tokenizer.encode_special_tokens = True  # spell out `<|im_start|>` in a text
+        self._tokenizer = tokenizer
+        vocabulary = tokenizer.get_vocab()
+        missing = [token for token in special_tokens if token not in vocabulary]
         if missing:
             raise InputError(
-                backend.name_or_path or "tokenizer",
+                source,
                 "special tokens",
                 f"no {' '.join(missing)}",
                 "Qwen's chat and vision tokens",
-                "use the tokenizer of a Qwen2.5-VL checkpoint",
+                "use the tokenizer of a Qwen2.5-VL or Qwen3 checkpoint",
             )
-        ids = [vocabulary[token] for token in SPECIAL_TOKENS]
+        self.special_tokens = special_tokens
+        ids = [vocabulary[token] for token in special_tokens]
         self.pad, self.im_start, self.im_end = ids[:3]
         self.vision_start, self.vision_end, self.image_pad = ids[3:]
-        self.token_bytes = _token_bytes(backend)
+        self.token_bytes = _token_bytes(tokenizer)
+
+    @cached_property
+    def backend(self) -> "PreTrainedTokenizerFast":
+        """The same tokenizer as transformers', whose import takes most of a second."""
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path, special_tokens: SpecialTokens = SPECIAL_TOKENS) -> "Tokenizer":
         """The tokenizer of a checkpoint folder (`tokenizer.json`), without any network.
+
+        Args:
+            special_tokens: of the model family's chat template.
 
         Raises:
             InputError: there is none, it is damaged, or it lacks the special tokens.
@@ -61,12 +79,12 @@ class Tokenizer:
         if not path.is_file():
             raise InputError(folder, "tokenizer.json", "none", "a tokenizer", "complete the folder")
         try:
-            backend = PreTrainedTokenizerFast(tokenizer_file=str(path), name_or_path=str(path))
+            tokenizer = BackendTokenizer.from_file(str(path))
         except Exception as error:  # the parser's errors have no type of their own
             raise InputError(
                 path, "tokenizer", repr(str(error)), "a tokenizer", "replace the file"
             ) from error
-        return cls(backend)
+        return cls(tokenizer, str(path), special_tokens)
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int) -> "Tokenizer":
@@ -87,17 +105,25 @@ class Tokenizer:
             show_progress=False,
         )
         tokenizer.train_from_iterator(texts, trainer)
-        return cls(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+        return cls(tokenizer)
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
         part = folder / f".tokenizer.json.{os.getpid()}"
-        self.backend.backend_tokenizer.save(str(part))
+        self._tokenizer.save(str(part))
         part.replace(folder / "tokenizer.json")
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text. The text is data: `<|im_start|>` in it is spelt out, never a control."""
-        return self.backend(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_template(self, text: str) -> list[int]:
+        """Ids of a piece of the chat template: special tokens in it are controls."""
+        self._tokenizer.encode_special_tokens = False
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=False).ids
+        finally:
+            self._tokenizer.encode_special_tokens = True
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of some ids, which may end within a character. An id of the padded vocabulary,
@@ -110,11 +136,11 @@ class Tokenizer:
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
 
-def _token_bytes(backend: PreTrainedTokenizerFast) -> list[bytes]:
+def _token_bytes(tokenizer: BackendTokenizer) -> list[bytes]:
     """Undo byte-level BPE's printable alphabet."""
     byte_of = {char: byte for byte, char in enumerate(_byte_alphabet())}
-    added = backend.added_tokens_decoder
-    vocabulary = backend.get_vocab()
+    added = tokenizer.get_added_tokens_decoder()
+    vocabulary = tokenizer.get_vocab()
     table = [b""] * (max(vocabulary.values()) + 1)
     for token, index in vocabulary.items():
         if index not in added:

@@ -39,8 +39,8 @@ class Packing(NamedTuple):
 
     Attributes:
         positions: the position each would have in a row of its own.
-        owner: 0 for the prefix, which comes first; another number for each question, one after the
-            other; and one more for the pads at the end.
+        segment_ids: 0 for the prefix, which comes first; another number for each question, one
+            after the other; and one more for the pads at the end.
     """
 
     positions: Int[Array, "B T"]

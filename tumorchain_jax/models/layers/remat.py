@@ -19,8 +19,12 @@ POLICIES = {
 }
 
 
-def rematerialized(layer: type[nn.Module], remat: Remat) -> type[nn.Module]:
-    """The layer of a scan, computed again in the backward pass as `remat` says.
+def rematerialized(layer: type[nn.Module], remat: Remat, in_scan: bool = True) -> type[nn.Module]:
+    """A layer that is computed again in the backward pass as `remat` says.
+
+    Args:
+        in_scan: it is the layer of a scan, where XLA cannot merge the second computation with the
+            first, and need not be kept from it.
 
     Raises:
         InputError: no such policy.
@@ -30,5 +34,4 @@ def rematerialized(layer: type[nn.Module], remat: Remat) -> type[nn.Module]:
     if remat not in POLICIES:
         expected = ", ".join(["none", *POLICIES])
         raise InputError("config", "remat", str(remat), expected, "name one of them")
-    # Within a scan XLA cannot merge the second computation with the first.
-    return nn.remat(layer, policy=POLICIES[remat], prevent_cse=False)
+    return nn.remat(layer, policy=POLICIES[remat], prevent_cse=not in_scan)

@@ -7,9 +7,10 @@ passes). Causal attention counts the half that is needed. What is computed again
 of the model and does not count, as in the MFU of PaLM (Chowdhery et al. 2022, appendix B).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from math import prod
 
+from tumorchain_jax.models.families import vision_encoder
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 
 
@@ -23,42 +24,26 @@ def training_flops(
         organs: O, that the classifier is asked about.
         trained: paths of the parameters that are trained.
     """
-    tokens = _tokens(config, length, organs)
-    total = 0
+    encoder, total = vision_encoder(config.encoder), 0
+    vectors = {  # of a row that go through each part
+        "projector": config.roi.visual_tokens,
+        "decoder": length,
+        "organ_classifier": organs,
+    }
     for path, leaf in abstract_params(config).items():
         if path.endswith(("/kernel", "/lora_a", "/lora_b")) or _is_tied_head(config, path):
-            forward = 2 * prod(leaf.shape) * tokens[_part(path)]
+            part, _, inner = path.partition("/")
+            if part == "encoder":
+                forward = encoder.kernel_flops(config.encoder, inner, leaf.shape)
+            else:
+                forward = 2 * prod(leaf.shape) * vectors[part]
             total += forward * (3 if path in trained else 2)
-    attention = _attention(config, length)
+    decoder = config.decoder
+    heads = decoder.num_attention_heads * decoder.head_dim
+    attention = encoder.attention_flops(config.encoder)
+    attention += decoder.num_hidden_layers * 2 * length**2 * heads
     return batch_size * (total + 3 * attention)
-
-
-def _part(path: str) -> str:
-    return path.split("/")[0]
 
 
 def _is_tied_head(config: TumorChainConfig, path: str) -> bool:
     return config.decoder.tie_word_embeddings and path == "decoder/embed_tokens/embedding"
-
-
-def _tokens(config: TumorChainConfig, length: int, organs: int) -> Mapping[str, int]:
-    """How many vectors of a row go through each part."""
-    cells = prod(config.encoder.cells)
-    visual_tokens = config.global_tokens + (cells if config.roi_source == "encoder" else 0)
-    return {
-        "encoder": cells,
-        "projector": visual_tokens,
-        "decoder": length,
-        "organ_classifier": organs,
-    }
-
-
-def _attention(config: TumorChainConfig, length: int) -> int:
-    """Scores and weighted sums of a row, forward."""
-    encoder, decoder = config.encoder, config.decoder
-    cells = prod(encoder.cells) + 1
-    heads = decoder.num_attention_heads * decoder.head_dim
-    return (
-        encoder.num_layers * 4 * cells**2 * encoder.hidden_size
-        + decoder.num_hidden_layers * 2 * length**2 * heads
-    )

@@ -1,18 +1,17 @@
 """The assembly: encoder, projector, organ classifier and decoder as one module.
 
-All visual tokens of a scan live in one table, the *bank*: first the G global tokens (Eq. 1), then,
-for `roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt
-and a slot of an organ's ROI are both just a row number of the bank, so gathering rows is all there
-is to Gamma of Eq. 2.
+All visual tokens of a scan are one table: first the G global tokens (Eq. 1), then, for
+`roi_source: encoder`, every cell of the token grid, projected. A visual position of a prompt and a
+slot of an organ's ROI both hold an index of that table (`visual_index`, `roi_index`), so Gamma of
+Eq. 2 is to gather rows. `roi_spec.py` says what lies where.
 
 Shape letters: B scans, T positions of a row, G global tokens, N cells,
-M bank rows, O organs (57, row 0 is the background), L ROI slots, K embedding.
+M visual tokens, O organs (57, row 0 is the background), L ROI slots, K embedding.
 """
 
 import dataclasses
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -20,7 +19,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.models.families import (
+    EncoderConfig,
+    decoder_from_dict,
+    decoder_to_dict,
+    encoder_from_dict,
+    encoder_to_dict,
+    language_model,
+    vision_encoder,
+)
+from tumorchain_jax.models.language.chat_template import ChatTemplate
 from tumorchain_jax.models.language.qwen2.model import (
     QWEN2_5_3B,
     QWEN2_5_7B,
@@ -32,7 +42,8 @@ from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.layers.remat import Remat
 from tumorchain_jax.models.tumorchain.organ_classifier import OrganClassifier
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig, pool_cells
-from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
+from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
+from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 
 @dataclass(frozen=True)
@@ -40,15 +51,19 @@ class TumorChainConfig:
     """The whole model.
 
     Attributes:
+        encoder, decoder: of any family in `models/families.py`.
         global_pool: cells are mean-pooled in blocks of this size for the global tokens.
         roi_source: `encoder` takes an organ's tokens from unpooled cells (finer), `global` from the
             global tokens (Eq. 2 to the letter).
         roi_slots: at most this many ROI tokens for an organ.
         lora: adapters, None to train without.
         dtype: of the computation; parameters are float32.
+
+    Raises:
+        InputError: the grid of cells cannot be pooled so.
     """
 
-    encoder: ViT3DConfig
+    encoder: EncoderConfig
     decoder: Qwen2Config
     projector: ProjectorConfig = ProjectorConfig()
     global_pool: int = 2
@@ -57,26 +72,28 @@ class TumorChainConfig:
     lora: LoRA | None = None
     dtype: str = "float32"
 
-    @property
-    def global_tokens(self) -> int:
-        """G: rows of the bank that every prompt starts with."""
-        return prod(n // self.global_pool for n in self.encoder.cells)
+    def __post_init__(self) -> None:
+        if any(n % self.global_pool for n in self.encoder.cells):
+            found, expected = str(self.global_pool), f"a divisor of the cells {self.encoder.cells}"
+            raise InputError("config", "model.global_pool", found, expected, "change it")
 
     @property
-    def roi_grid(self) -> tuple[int, int, int]:
-        """The grid whose cells are an organ's ROI tokens."""
-        pool = 1 if self.roi_source == "encoder" else self.global_pool
-        d, h, w = (n // pool for n in self.encoder.cells)
-        return d, h, w
+    def template(self) -> ChatTemplate:
+        """The chat template of the decoder's family."""
+        return language_model(self.decoder).CHAT
 
     @property
-    def roi_offset(self) -> int:
-        """Bank row of the ROI grid's first cell."""
-        return self.global_tokens if self.roi_source == "encoder" else 0
+    def roi(self) -> RoiSpec:
+        """The layout of the visual tokens that `TumorChain.encode` makes."""
+        d, h, w = (n // self.global_pool for n in self.encoder.cells)
+        if self.roi_source == "global":
+            return RoiSpec((d, h, w), 0, self.roi_slots, d * h * w)
+        return RoiSpec(self.encoder.cells, d * h * w, self.roi_slots, d * h * w)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return dataclasses.asdict(self)
+        encoder, decoder = encoder_to_dict(self.encoder), decoder_to_dict(self.decoder)
+        return dataclasses.asdict(self) | {"encoder": encoder, "decoder": decoder}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TumorChainConfig":
@@ -85,12 +102,15 @@ class TumorChainConfig:
         Raises:
             TypeError: a field is unknown or missing.
         """
-        parts = {"encoder": ViT3DConfig, "decoder": Qwen2Config, "projector": ProjectorConfig}
         fields: dict[str, Any] = dict(values)
+        parts = {
+            "encoder": encoder_from_dict,
+            "decoder": decoder_from_dict,
+            "projector": lambda projector: ProjectorConfig(**projector),
+        }
         for name, part in parts.items():
             if fields.get(name) is not None:
-                plain = {k: tuple(v) if isinstance(v, list) else v for k, v in fields[name].items()}
-                fields[name] = part(**plain)
+                fields[name] = part(fields[name])
         if fields.get("lora") is not None:
             fields["lora"] = LoRA.from_dict(fields["lora"])
         return cls(**fields)
@@ -135,7 +155,9 @@ class TumorChain(nn.Module):
         """Declare the parts."""
         config = self.config
         dtype = jnp.dtype(config.dtype)
-        self.encoder = ViT3D(config.encoder, config.lora, dtype, self.remat, self.scan_unroll)
+        self.encoder = vision_encoder(config.encoder).build(
+            config.encoder, config.lora, dtype, self.remat, self.scan_unroll
+        )
         self.projector = Projector(config.projector, config.decoder.hidden_size, config.lora, dtype)
         self.organ_classifier = OrganClassifier(dtype)
         self.decoder = Decoder(
@@ -149,7 +171,7 @@ class TumorChain(nn.Module):
         )
 
     def encode(self, volume: Float[Array, "B D H W"]) -> Float[Array, "B M K"]:
-        """A scan -> its bank of visual tokens."""
+        """Encode a scan into its visual tokens."""
         config = self.config
         cells = self.encoder(volume)
         pooled = pool_cells(cells, config.encoder.cells, config.global_pool)
@@ -207,7 +229,7 @@ class TumorChain(nn.Module):
 def gather_rows(
     visual_tokens: Float[Array, "B M K"], rows: Int[Array, "B ..."]
 ) -> Float[Array, "B ... K"]:
-    """Gamma of Eq. 2: rows of each scan's bank."""
+    """Gather visual tokens of each scan by their indices (Gamma of Eq. 2)."""
     return jax.vmap(lambda table, index: table[index])(visual_tokens, rows)
 
 
@@ -233,9 +255,12 @@ def logical_axes(
 
 def attention_heads(config: TumorChainConfig) -> dict[str, tuple[str, int]]:
     """Numbers of heads by part, each with the logical axis of activations that it is cut along."""
-    encoder, decoder = config.encoder, config.decoder
-    return {
-        "encoder heads": ("attention_heads", encoder.num_heads),
+    encoder_heads = vision_encoder(config.encoder).num_heads(config.encoder)
+    of_encoder = (
+        {} if encoder_heads is None else {"encoder heads": ("attention_heads", encoder_heads)}
+    )
+    decoder = config.decoder
+    return of_encoder | {
         "decoder num_attention_heads": ("attention_heads", decoder.num_attention_heads),
         "decoder num_key_value_heads": ("projected_heads", decoder.num_key_value_heads),
     }

@@ -10,19 +10,21 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
-from tumorchain_jax.models.weight_map import KEEP, Renames, Table, Transform
+from tumorchain_jax.models.weight_map import (
+    CONVOLUTION,
+    KEEP,
+    POINTWISE,
+    Renames,
+    Table,
+    Transform,
+)
 
 Leaf = TypeVar("Leaf")
 
-# PyTorch keeps the weight of a convolution as (out, in, d, h, w), that of a transposed one as
-# (in, out, d, h, w); ours is (d, h, w, in, out), and (in, out) where the kernel is a single voxel.
-CONVOLUTION = Transform(
-    lambda x: x.transpose(2, 3, 4, 1, 0), lambda x: x.transpose(4, 3, 0, 1, 2), -1
-)
+# PyTorch keeps the weight of a transposed convolution as (in, out, d, h, w).
 TRANSPOSED = Transform(
     lambda x: x.transpose(2, 3, 4, 0, 1), lambda x: x.transpose(3, 4, 0, 1, 2), -2
 )
-POINTWISE = Transform(lambda x: x[:, :, 0, 0, 0].T, lambda x: x.T[:, :, None, None, None], -1)
 
 # Of torch.compile and of DistributedDataParallel.
 RENAMES: Renames = ((r"(?:_orig_mod\.|module\.)+(.*)", r"\1"),)

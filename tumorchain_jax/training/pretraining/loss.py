@@ -1,8 +1,8 @@
-"""The loss of the encoder's lessons: how well each cell is told for what it holds.
+"""The loss of encoder pretraining: classification of each patch by auxiliary labels.
 
-Shape letters: K cells, S digestive organs, F findings: these and the kinds of
-`phantoms/incidental.py`. The leading axes of `Tags` and of the logits may be any that count the
-cells.
+Shape letters: K patches, S digestive organs, F findings: these and the kinds of
+`phantoms/incidental.py`. The leading axes of `PatchLabels` and of the logits may be any that
+count the patches.
 """
 
 from typing import NamedTuple
@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from tumorchain_jax.anatomy.organs import ORGANS
-from tumorchain_jax.data.dataset import PARTS
+from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
+from tumorchain_jax.data.dataset import SUBSTRUCTURES
 from tumorchain_jax.phantoms.dataset import OTHER_TRAITS
-from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, DIGESTIVE, SHAPES
+from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
 from tumorchain_jax.training.pretraining.source import BATCH_SHARES
 from tumorchain_jax.training.state import Metrics
 
-# That an organ which is not in the cell has no tumour there is trivial.
+# It is trivial that an organ outside the patch has no tumour in it.
 ABSENT_WEIGHT = 0.1
 TRAITS = {
     "density": len(DENSITIES),
@@ -26,22 +26,22 @@ TRAITS = {
     "border": len(BORDERS),
     "other": len(OTHER_TRAITS),
 }
-VALUES = {"organ": len(ORGANS), "part": len(PARTS) + 1, "found": len(DIGESTIVE) + 3}
+VALUES = {"organ": len(ORGANS), "part": len(SUBSTRUCTURES) + 1, "found": len(DIGESTIVE) + 3}
 VALUES |= {"centre": 1, "place": 3} | TRAITS
-"""Tag -> how many logits it has."""
+"""Label -> how many logits it has."""
 LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5, "place": 1.0}
 LOSS_WEIGHTS |= {"density": 0.2, "shape": 0.6, "border": 0.6, "other": 0.6}
 
 
-class Tags(NamedTuple):
-    """What cells hold.
+class PatchLabels(NamedTuple):
+    """Auxiliary labels of patches.
 
     Attributes:
-        organ, part: the label that fills most of the cell; 0 is no part.
-        present: whether the cell holds more than a few voxels of each digestive organ.
+        organ, part: the label that fills most of the patch; 0 is no part.
+        present: whether the patch holds more than a few voxels of each digestive organ.
         found: whether it holds more than a few voxels of a tumour of each digestive organ, of a
             metastasis, of a node, of what looks alike.
-        unsure: whether it holds a few.
+        unsure: whether it holds only a few.
         centre: whether the middle of a lesion lies in it.
         place: where it lies in the token grid, along each axis from -1 to 1. Nothing else keeps the
             features from forgetting that.
@@ -58,59 +58,61 @@ class Tags(NamedTuple):
     traits: Int[Array, "*K 4"]
 
 
-def patch_label_loss(logits: dict[str, Array], tags: Tags) -> tuple[Float[Array, ""], Metrics]:
-    """The weighted sum of all tags' losses, and what to log.
+def patch_label_loss(
+    logits: dict[str, Array], labels: PatchLabels
+) -> tuple[Float[Array, ""], Metrics]:
+    """The weighted sum of the losses of all labels, and metrics.
 
-    Cells with a finding, healthy ones of a digestive organ and others count in `BATCH_SHARES`,
+    Patches with a finding, healthy ones of a digestive organ and others count in `BATCH_SHARES`,
     however many there are of each.
 
     Args:
-        logits: by tag, `[*K, values]`.
+        logits: by label, `[*K, values]`.
     """
-    cells = tags.organ.ndim
+    patches = labels.organ.ndim
     logits = {name: values.reshape(-1, values.shape[-1]) for name, values in logits.items()}
-    tags = Tags(*(tag.reshape(-1, *tag.shape[cells:]) for tag in tags))
-    counts = _balance(tags)
-    sites = tags.present.shape[-1]
+    labels = PatchLabels(*(label.reshape(-1, *label.shape[patches:]) for label in labels))
+    counts = _balance(labels)
+    sites = labels.present.shape[-1]
     found = logits["found"]
-    present = jnp.pad(tags.present, ((0, 0), (0, found.shape[-1] - sites)), constant_values=True)
+    present = jnp.pad(labels.present, ((0, 0), (0, found.shape[-1] - sites)), constant_values=True)
     weight = counts[:, None] * jnp.where(present, 1.0, ABSENT_WEIGHT)
-    weight = jnp.where(tags.unsure, 0.0, weight)
-    tumour = counts * tags.found[:, :sites].any(axis=1)
-    parted = counts * (tags.part > 0)
+    weight = jnp.where(labels.unsure, 0.0, weight)
+    tumour = counts * labels.found[:, :sites].any(axis=1)
+    parted = counts * (labels.part > 0)
     losses = {
-        "organ": _mean(_cross_entropy(logits["organ"], tags.organ), counts),
-        "part": _mean(_cross_entropy(logits["part"], tags.part), parted),
-        "found": _mean(_binary(found, tags.found), weight),
-        "centre": _mean(_binary(logits["centre"][:, 0], tags.centre), tumour),
-        "place": _mean(jnp.mean((logits["place"] - tags.place) ** 2, axis=1), counts),
+        "organ": _mean(_cross_entropy(logits["organ"], labels.organ), counts),
+        "part": _mean(_cross_entropy(logits["part"], labels.part), parted),
+        "found": _mean(_binary(found, labels.found), weight),
+        "centre": _mean(_binary(logits["centre"][:, 0], labels.centre), tumour),
+        "place": _mean(jnp.mean((logits["place"] - labels.place) ** 2, axis=1), counts),
     }
-    metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], tags.part, parted)}
+    metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], labels.part, parted)}
     for number, trait in enumerate(TRAITS):
-        value = jnp.maximum(tags.traits[:, number], 0)
+        value = jnp.maximum(labels.traits[:, number], 0)
         losses[trait] = _mean(_cross_entropy(logits[trait], value), tumour)
         metrics[f"{trait}_accuracy"] = _accuracy(logits[trait], value, tumour)
-    own, ill = found[:, :sites], tags.found[:, :sites]
-    healthy = tags.present & ~ill & ~tags.unsure[:, :sites]
+    own, ill = found[:, :sites], labels.found[:, :sites]
+    healthy = labels.present & ~ill & ~labels.unsure[:, :sites]
     metrics |= {
-        "loss": sum((LOSS_WEIGHTS[tag] * loss for tag, loss in losses.items()), jnp.zeros(())),
-        **{f"{tag}_loss": loss for tag, loss in losses.items()},
+        "loss": sum((LOSS_WEIGHTS[label] * loss for label, loss in losses.items()), jnp.zeros(())),
+        **{f"{label}_loss": loss for label, loss in losses.items()},
         "tumour_sensitivity": _mean(own > 0, ill),
         "tumour_specificity": _mean(own <= 0, healthy),
-        "other_sensitivity": _mean(found[:, sites:] > 0, tags.found[:, sites:]),
+        "other_sensitivity": _mean(found[:, sites:] > 0, labels.found[:, sites:]),
     }
     return metrics["loss"], metrics
 
 
-def _balance(tags: Tags) -> Float[Array, " K"]:
-    """How much each cell counts."""
-    ill, digestive = tags.found.any(axis=1), tags.present.any(axis=1)
+def _balance(labels: PatchLabels) -> Float[Array, " K"]:
+    """The weight of each patch."""
+    ill, digestive = labels.found.any(axis=1), labels.present.any(axis=1)
     groups = ill, digestive & ~ill, ~digestive & ~ill
     weights = [
         share * group / jnp.maximum(group.sum(), 1)
         for share, group in zip(BATCH_SHARES, groups, strict=True)
     ]
-    return sum(weights, jnp.zeros(len(tags.organ)))
+    return sum(weights, jnp.zeros(len(labels.organ)))
 
 
 def _cross_entropy(logits: Float[Array, "K V"], values: Int[Array, " K"]) -> Float[Array, " K"]:
@@ -130,5 +132,5 @@ def _accuracy(
 def _mean(
     values: Num[Array, "*K"] | Bool[Array, "*K"], weight: Num[Array, "*K"] | Bool[Array, "*K"]
 ) -> Float[Array, ""]:
-    """Zero where nothing counts."""
+    """The weighted mean; zero where all weights are."""
     return jnp.sum(values * weight) / jnp.maximum(jnp.sum(weight), 1e-6)

@@ -1,7 +1,7 @@
-"""Scans with tags for what each cell holds: what the encoder's first lessons are made of.
+"""Read the patches of training scans with auxiliary labels, for pretraining.
 
-See `training/pretraining/model.py`. Shape letters: N cells of a scan, D H W voxels of it, p q r of
-a cell, S digestive organs, F findings: these and the kinds of `phantoms/incidental.py`.
+Shape letters: N patches of a scan, D H W voxels of it, p q r of a patch, S digestive organs,
+F findings: these and the kinds of `phantoms/incidental.py`.
 """
 
 from collections.abc import Iterator
@@ -14,22 +14,23 @@ from grain.sources import ArrayRecordDataSource
 from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
-from tumorchain_jax.data.dataset import PARTS, ModelScan, read_records, shard_paths
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import SUBSTRUCTURES, ModelScan, read_records, shard_paths
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.reasoning.organ_cells import coverage
 
-Cells = dict[str, np.ndarray]
-"""`cells` (voxels `[N, p, q, r]`), `numbers` (raster index of each) and the fields of
-`training/tags.Tags`, the cells on the first axis."""
+Patches = dict[str, np.ndarray]
+"""`patches` (voxels `[N, p, q, r]`), `patch_index` (raster index of each) and the fields of
+`PatchLabels` (`training/pretraining/loss.py`), the patches on the first axis."""
 
 ORGAN_SHARE, TUMOUR_SHARE, OTHER_SHARE = 0.05, 0.08, 0.025
-"""Of a cell: what fills no more than this is hardly in it. Nodes and metastases are small."""
-HEALTHY_CELLS, OTHER_CELLS = 64, 16
-"""Kept of a scan, beside all that hold a finding: with a digestive organ, and without."""
+"""Smallest share of a patch that an organ, a tumour, or another finding must fill to count."""
+HEALTHY_PATCHES, OTHER_PATCHES = 64, 16
+"""How many patches without a finding are drawn from a scan: with a digestive organ, without."""
 BATCH_SHARES = (0.35, 0.5, 0.15)
-"""Of a lesson: cells with a finding, healthy ones with a digestive organ, others."""
+"""Shares of a batch: patches with a finding, healthy ones with a digestive organ, others."""
 
 
 class TrainingScans:
@@ -49,23 +50,38 @@ class TrainingScans:
 
 
 class PatchLabelSource:
-    """Tagged cells of the training patients' scans, in memory; batches of them by step.
+    """Labelled patches of the training patients' scans, in memory; batches of them by step.
 
-    Every scan is cut `cuts` times, each time shifted by up to half a cell.
+    Args:
+        crops: per scan, each shifted by up to half a patch.
+
+    Raises:
+        InputError: the training scans have no lesions, so that there is nothing to learn.
     """
 
-    def __init__(self, folder: Path, encoder: ViT3DConfig, cuts: int, seed: int):
+    def __init__(self, folder: Path, encoder: ViT3DConfig, crops: int, seed: int):
         scans = TrainingScans(folder)
-        drawn: list[Cells] = []
-        for index in tqdm(range(len(scans)), "cells", unit=" scans", disable=None):
+        drawn: list[Patches] = []
+        lesions = False
+        for index in tqdm(range(len(scans)), "patches", unit=" scans", disable=None):
             scan, rng = scans[index], np.random.default_rng([seed, index])
-            drawn += [draw_cells(cut_scan(scan, encoder, rng), rng) for _ in range(cuts)]
-        self.cells = {name: np.concatenate([cells[name] for cells in drawn]) for name in drawn[0]}
-        ill, healthy = self.cells["found"].any(axis=1), self.cells["present"].any(axis=1)
+            lesions = lesions or bool(scan.lesions.any())
+            drawn += [draw_patches(cut_scan(scan, encoder, rng), rng) for _ in range(crops)]
+        if not lesions:
+            raise InputError(
+                folder,
+                "lesion maps",
+                f"no lesion in the {len(scans)} training scans",
+                "some, to pretrain the encoder on",
+                "name a pretrained model (--config.init), give lesion maps to `prepare`, or skip "
+                "pretraining (--config.pretrain.patch_stage.steps=0)",
+            )
+        self.patches = {name: np.concatenate([crop[name] for crop in drawn]) for name in drawn[0]}
+        ill, healthy = self.patches["found"].any(axis=1), self.patches["present"].any(axis=1)
         groups = ill, healthy & ~ill, ~healthy & ~ill
         self.groups = [np.flatnonzero(group) for group in groups]
 
-    def batches(self, size: int, seed: int, first_step: int) -> Iterator[Cells]:
+    def batches(self, size: int, seed: int, first_step: int) -> Iterator[Patches]:
         """Endless batches from step `first_step` on; a step's depends on the seed and it alone."""
         step = first_step
         while True:
@@ -79,32 +95,32 @@ class PatchLabelSource:
                     if len(group)
                 ]
             )
-            chosen = np.resize(chosen, size)  # where a group has nobody
-            yield {field: values[chosen] for field, values in self.cells.items()}
+            chosen = np.resize(chosen, size)  # where a group is empty
+            yield {field: values[chosen] for field, values in self.patches.items()}
             step += 1
 
 
 def scan_batches(
     folder: Path, encoder: ViT3DConfig, size: int, seed: int, first_step: int
-) -> Iterator[Cells]:
-    """Endless batches of whole scans from step `first_step` on, each shifted as it comes.
+) -> Iterator[Patches]:
+    """Endless batches of whole scans from step `first_step` on, each randomly shifted.
 
-    `volume` `[size, D, H, W]` and the tags of all its cells, `[size, N, ...]`.
+    `volume` `[size, D, H, W]` and the labels of all its patches, `[size, N, ...]`.
     """
 
-    def cut(scan: ModelScan, rng: np.random.Generator) -> Cells:
-        tagged = cut_scan(scan, encoder, rng)
-        volume = _volume(tagged.pop("cells"), encoder.cells)
-        del tagged["numbers"]
-        return {"volume": volume, **tagged}
+    def cut(scan: ModelScan, rng: np.random.Generator) -> Patches:
+        labelled = cut_scan(scan, encoder, rng)
+        volume = _volume(labelled.pop("patches"), encoder.cells)
+        del labelled["patch_index"]
+        return {"volume": volume, **labelled}
 
     dataset = grain.MapDataset.source(TrainingScans(folder)).seed(seed).shuffle().repeat()
     dataset = dataset.random_map(cut).batch(size, drop_remainder=True)
     return iter(dataset[first_step:].to_iter_dataset(grain.ReadOptions(num_threads=2)))
 
 
-def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) -> Cells:
-    """All cells of a scan shifted by up to half a cell, and their tags."""
+def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) -> Patches:
+    """Cut a scan, shifted by up to half a patch, into all its patches with their labels."""
     grid, patch = encoder.cells, encoder.patch
     reach = [size // 2 for size in patch]
     start = [int(rng.integers(2 * most + 1)) for most in reach]
@@ -115,16 +131,16 @@ def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) ->
         for volume in (scan.image, scan.labels, scan.parts, scan.lesions, scan.others)
     )
     sites, kinds = list(DIGESTIVE), [METASTASIS, NODE, LOOK_ALIKE]
-    organs, filled = coverage(labels, grid), coverage(parts, grid)[: len(PARTS) + 1]
+    organs, filled = coverage(labels, grid), coverage(parts, grid)[: len(SUBSTRUCTURES) + 1]
     tumour = coverage(labels * (lesions > 0), grid)[sites]
     found = np.concatenate([tumour, coverage(others, grid)[kinds]]).T
     enough = prod(patch) * np.repeat((TUMOUR_SHARE, OTHER_SHARE), (len(sites), len(kinds)))
     filled[0] = 0
     (d, p), (h, q), (w, r) = zip(grid, patch, strict=True)
-    cells = image.reshape(d, p, h, q, w, r).transpose(0, 2, 4, 1, 3, 5).reshape(-1, p, q, r)
+    patches = image.reshape(d, p, h, q, w, r).transpose(0, 2, 4, 1, 3, 5).reshape(-1, p, q, r)
     return {
-        "cells": cells,
-        "numbers": np.arange(len(cells), dtype=np.int32),
+        "patches": patches,
+        "patch_index": np.arange(len(patches), dtype=np.int32),
         "organ": organs.argmax(axis=0).astype(np.int32),
         "part": filled.argmax(axis=0).astype(np.int32),
         "present": ORGAN_SHARE * prod(patch) < organs[sites].T,
@@ -132,36 +148,36 @@ def cut_scan(scan: ModelScan, encoder: ViT3DConfig, rng: np.random.Generator) ->
         "unsure": (found > 0) & (found <= enough),
         "centre": _centres(lesions, grid),
         "place": _places(grid),
-        "traits": np.tile(scan.traits[1:].astype(np.int32), (len(cells), 1)),
+        "traits": np.tile(scan.traits[1:].astype(np.int32), (len(patches), 1)),
     }
 
 
-def _volume(cells: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
-    """Cells `[N, p, q, r]` put together again: `[D, H, W]`."""
+def _volume(patches: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
+    """The volume `[D, H, W]` of all patches `[N, p, q, r]` of a scan."""
     d, h, w = grid
-    _, p, q, r = cells.shape
-    blocks = cells.reshape(d, h, w, p, q, r).transpose(0, 3, 1, 4, 2, 5)
+    _, p, q, r = patches.shape
+    blocks = patches.reshape(d, h, w, p, q, r).transpose(0, 3, 1, 4, 2, 5)
     return blocks.reshape(d * p, h * q, w * r)
 
 
-def draw_cells(cut: Cells, rng: np.random.Generator) -> Cells:
-    """Of a scan's cells all that hold a finding, and some of the others."""
+def draw_patches(cut: Patches, rng: np.random.Generator) -> Patches:
+    """All patches of a scan that hold a finding, and some of the others."""
     ill, digestive = cut["found"].any(axis=1), cut["present"].any(axis=1)
     healthy, rest = (
-        rng.permutation(np.flatnonzero(chosen)) for chosen in (digestive & ~ill, ~digestive & ~ill)
+        rng.permutation(np.flatnonzero(group)) for group in (digestive & ~ill, ~digestive & ~ill)
     )
-    numbers = np.concatenate([np.flatnonzero(ill), healthy[:HEALTHY_CELLS], rest[:OTHER_CELLS]])
-    return {name: values[numbers] for name, values in cut.items()}
+    chosen = np.concatenate([np.flatnonzero(ill), healthy[:HEALTHY_PATCHES], rest[:OTHER_PATCHES]])
+    return {name: values[chosen] for name, values in cut.items()}
 
 
 def _places(grid: tuple[int, int, int]) -> np.ndarray:
-    """Float32 `[N, 3]`: where each cell lies along D, H, W, from -1 to 1."""
+    """The position of each patch along D, H, W from -1 to 1: float32 `[N, 3]`."""
     index = np.moveaxis(np.indices(grid), 0, -1).reshape(-1, 3)
     return (2 * index / np.maximum(np.array(grid) - 1, 1) - 1).astype(np.float32)
 
 
 def _centres(lesions: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
-    """Bool `[cells]`: whether the middle of a lesion lies in a cell."""
+    """Whether the middle of a lesion lies in each patch: bool `[N]`."""
     centres = np.zeros(grid, bool)
     index = np.argwhere(lesions)
     of = lesions[tuple(index.T)]

@@ -1,23 +1,21 @@
-"""The encoder's lessons before it learns to speak: cell tags; see `training/pretraining/model.py`.
+"""Pretrain encoder and projector on auxiliary patch labels; see `training/pretraining/model.py`.
 
-First cells alone, where a step costs little and most of them matter; then whole scans, where the
-cells attend to each other.
+Two stages: single patches, where a step costs little; then whole scans, where patches attend to
+each other.
 
-Shape letters: K cells, p q r voxels of a cell.
+Shape letters: K patches, p q r voxels of a patch.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax.core import FrozenDict
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Num
 from ml_collections import ConfigDict
 
@@ -26,149 +24,172 @@ from tumorchain_jax.core.path_rules import Rules, flatten, unflatten
 from tumorchain_jax.core.remote import as_path
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.parallel.mesh import make_mesh
-from tumorchain_jax.parallel.partition import rows_of
+from tumorchain_jax.parallel.partition import on_mesh, rows_of
 from tumorchain_jax.parallel.processes import gather_to_host, global_batch
-from tumorchain_jax.training.fit import Job, fit
-from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
-from tumorchain_jax.training.pretraining.loss import VALUES, Tags, patch_label_loss
-from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
-from tumorchain_jax.training.pretraining.source import Cells, PatchLabelSource, scan_batches
-from tumorchain_jax.training.state import Metrics, TrainState
-from tumorchain_jax.training.throughput import Work
+from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.optimizer import split_trainable
+from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
+from tumorchain_jax.training.pretraining.model import (
+    PatchClassifier,
+    classify_patches,
+    patch_encoder,
+)
+from tumorchain_jax.training.pretraining.source import Patches, PatchLabelSource, scan_batches
+from tumorchain_jax.training.program import Program, make_program, replicated
+from tumorchain_jax.training.state import Metrics, Params
+from tumorchain_jax.training.step import MeanLoss
+from tumorchain_jax.training.task import TrainingTask
 
-# Alone, a cell has nothing to attend to: what attention adds stays nothing, so that the encoder
-# starts out among its neighbours as it was alone.
+# A patch by itself has nothing to attend to. The output of attention stays zero in the patch
+# stage, so that the scan stage starts from what the encoder has learned there.
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
 PATCH_STAGE, SCAN_STAGE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
-KEPT = ("encoder/", "projector/")
-# Of a window's width: the least and the most that is added, and by what contrast is multiplied.
+PRETRAINED = ("encoder/", "projector/")
+"""The parts that are handed on; the heads are dropped."""
 NOISE, OFFSET, GAIN = (0.0, 0.06), (-0.04, 0.04), (0.9, 1.1)
+"""Ranges of augmentation: what is added, as shares of the window's width, and the contrast."""
 
-Params = dict[str, Any]
-"""Parameters by path."""
 Batch = dict[str, Any]
-"""What the cells are shown in, and `tags`."""
-TagCells = Callable[[Params, Batch, Array], dict[str, Array]]
-"""From parameters, a batch and a key for its augmentation to the logits of each tag."""
+"""Voxels (`patches` and `patch_index`, or `volume`), and `labels`."""
+
+
+class Stage(NamedTuple):
+    """One stage of pretraining.
+
+    Attributes:
+        name: also of its folder, and of its fields in the configuration.
+        classify: from parameters, a batch and a key for its augmentation to logits by label.
+    """
+
+    name: str
+    trainable: Rules[bool]
+    classify: Callable[[Params, Batch, Array], dict[str, Array]]
+    batches_from: Callable[[int], Iterator[Patches]]
+
+
+def stage_lines(config: ConfigDict) -> list[str]:
+    """What pretraining will do, a line for each stage."""
+    stages = ((name, config.pretrain[name].steps) for name in ("patch_stage", "scan_stage"))
+    return [f"pretraining, {name}: {steps} steps" for name, steps in stages if steps]
 
 
 def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[str, np.ndarray]:
-    """Train encoder and projector on cell tags; their parameters by path.
+    """Train encoder and projector on patch labels; their parameters by path.
 
-    Every device has the whole of this small model, and its share of each batch.
+    Every device holds the whole of this small model, and its share of each batch.
 
     Args:
-        config: reads `model`, `seed`, `encoder`, `mesh`, and the optimizer's and the loop's fields.
-        workdir: the run's; it trains in `encoder.folder`, or in `workdir/pretrain` without one.
+        config: reads `model`, `seed`, `pretrain`, `mesh`, and the fields of optimizer and loop.
+        workdir: of the run; it trains in `pretrain.folder`, or in `workdir/pretrain` without one.
+
+    Raises:
+        InputError: the training scans have no lesions to learn from.
     """
-    patch_stage, scan_stage = config.pretrain.patch_stage, config.pretrain.scan_stage
     named = config.pretrain.folder
     folder = as_path(named) if named else workdir / "pretrain"
+    mesh = make_mesh(dict(config.mesh))
     model = PatchClassifier(config.model, FrozenDict(VALUES))
-    encoder, seed = config.model.encoder, config.seed
-
-    def label_patches(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
-        of_turn, of_noise = jax.random.split(key)
-        cells = add_noise(of_noise, turn(of_turn, batch["cells"]))
-        return classify_patches(model, params, cells, batch["numbers"])
-
-    def label_scans(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
-        return run(model, unflatten(params), add_noise(key, batch["volume"]))
-
-    def patches_from(step: int) -> Iterator[Cells]:
-        source = PatchLabelSource(data, encoder, patch_stage.crops_per_scan, seed)
-        yield from source.batches(patch_stage.patches_per_batch, seed, step)
-
-    def scans_from(step: int) -> Iterator[Cells]:
-        yield from scan_batches(data, encoder, scan_stage.scans, seed, step)
 
     @jax.jit
     def init(key: Array) -> Params:
-        return flatten(nn.meta.unbox(model.init(key, jnp.zeros((1, *encoder.image))))["params"])
+        volume = jnp.zeros((1, *patch_encoder(config.model).image))
+        return flatten(nn.meta.unbox(model.init(key, volume))["params"])
 
-    trained, frozen = split_trainable(init(jax.random.key(seed)), PATCH_STAGE)
+    trained, frozen = split_trainable(init(jax.random.key(config.seed)), PATCH_STAGE)
     params = trained | jax.tree.map(jnp.zeros_like, frozen)
-    learn = partial(_learn, config, make_mesh(dict(config.mesh)))
-    with nn.logical_axis_rules(()):  # a cell is no scan: to cut its one row would be refused
-        params = learn(
-            folder / "patch_stage", patch_stage, params, PATCH_STAGE, label_patches, patches_from
-        )
-        if scan_stage.steps:
-            params = learn(
-                folder / "scan_stage", scan_stage, params, SCAN_STAGE, label_scans, scans_from
-            )
-    return {path: gather_to_host(leaf) for path, leaf in params.items() if path.startswith(KEPT)}
+    params = _train_stage(config, mesh, folder, _patch_stage(config, model, data), params)
+    if config.pretrain.scan_stage.steps:
+        params = _train_stage(config, mesh, folder, _scan_stage(config, model, data), params)
+    params = {path: leaf for path, leaf in params.items() if path.startswith(PRETRAINED)}
+    return {path: gather_to_host(leaf) for path, leaf in params.items()}
 
 
-def _learn(
-    config: ConfigDict,
-    mesh: Mesh,
-    folder: AnyPath,
-    lesson: ConfigDict,
-    params: Params,
-    trainable: Rules[bool],
-    tag: TagCells,
-    batches_from: Callable[[int], Iterator[Cells]],
+def _patch_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage:
+    fields, encoder, seed = config.pretrain.patch_stage, patch_encoder(config.model), config.seed
+
+    def classify(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+        turn_key, noise_key = jax.random.split(key)
+        patches = add_noise(noise_key, turn(turn_key, batch["patches"]))
+        return classify_patches(model, params, patches, batch["patch_index"])
+
+    def batches_from(step: int) -> Iterator[Patches]:
+        source = PatchLabelSource(data, encoder, fields.crops_per_scan, seed)
+        yield from source.batches(fields.patches_per_batch, seed, step)
+
+    return Stage("patch_stage", PATCH_STAGE, classify, batches_from)
+
+
+def _scan_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage:
+    encoder, scans = patch_encoder(config.model), config.pretrain.scan_stage.scans
+
+    def classify(params: Params, batch: Batch, key: Array) -> dict[str, Array]:
+        return run(model, unflatten(params), add_noise(key, batch["volume"]))
+
+    def batches_from(step: int) -> Iterator[Patches]:
+        yield from scan_batches(data, encoder, scans, config.seed, step)
+
+    return Stage("scan_stage", SCAN_STAGE, classify, batches_from)
+
+
+def _train_stage(
+    config: ConfigDict, mesh: Mesh, folder: AnyPath, stage: Stage, params: Params
 ) -> Params:
-    """One lesson; its `steps` and `learning_rate` are its own."""
-    schedule = learning_rate(lesson.learning_rate, lesson.steps, config.warmup_ratio)
-    optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, ((".*", 1.0),)
+    fields = config.pretrain[stage.name]
+    program = _stage_program(config, mesh, stage, params)
+
+    def batches_from(step: int) -> Iterator[Batch]:
+        for arrays in stage.batches_from(step):
+            count = len(arrays["organ"])
+            batch = global_batch(arrays, range(count), count, rows_of(mesh))
+            labels = PatchLabels(*(batch.pop(field) for field in PatchLabels._fields))
+            yield {**batch, "labels": labels}
+
+    task = TrainingTask(
+        name=f"pretraining, {stage.name}",
+        program=program,
+        steps=fields.steps,
+        initial=lambda: program.start(jax.device_put(params, replicated(params, mesh))),
+        batches_from=batches_from,
+        volumes=fields.get("scans", 0),
+    )
+    # No partition rules: a single patch has one row, which cannot be cut.
+    with on_mesh(mesh, program.rules):
+        return fit(folder / stage.name, task, config).params
+
+
+def _stage_program(config: ConfigDict, mesh: Mesh, stage: Stage, params: Params) -> Program:
+    """The step of a stage; its `steps` and `learning_rate` are its own."""
+    fields = config.pretrain[stage.name]
+
+    def loss(
+        params: Params, statistics: Params, batch: Batch, key: Array
+    ) -> tuple[Metrics, Params]:
+        _, metrics = patch_label_loss(stage.classify(params, batch, key), batch["labels"])
+        return metrics, statistics
+
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+    return make_program(
+        config,
+        loss=MeanLoss(loss),
+        params=shapes,
+        shardings=replicated(shapes, mesh),
+        trainable=stage.trainable,
+        batch=rows_of(mesh),
+        steps=fields.steps,
+        learning_rate_peak=fields.learning_rate,
     )
 
-    def update(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
 
-        def loss(trained: Params) -> tuple[Float[Array, ""], Metrics]:
-            return patch_label_loss(tag(state.frozen | trained, batch, key), batch["tags"])
-
-        gradient, metrics = jax.grad(loss, has_aux=True)(state.trained)
-        updates, new_optimizer = optimizer.update(gradient, state.optimizer, state.trained)
-        trained = optax.apply_updates(state.trained, updates)
-        state = state._replace(step=state.step + 1, trained=trained, optimizer=new_optimizer)
-        return state, metrics
-
-    trained, frozen = split_trainable(params, trainable)
-    everywhere = NamedSharding(mesh, PartitionSpec())
-
-    def initial() -> TrainState:
-        state = TrainState(jnp.zeros((), jnp.int32), trained, frozen, optimizer.init(trained))
-        return jax.device_put(state, everywhere)
-
-    job = Job(
-        jax.tree.map(partial(_placed, everywhere), jax.eval_shape(initial)),
-        initial,
-        jax.jit(update, donate_argnums=0, out_shardings=(everywhere, None)),
-        lambda step: map(partial(_batch, rows_of(mesh)), batches_from(step)),
-        schedule,
-        lesson.steps,
-        Work(volumes=lesson.get("scans", 0)),
-    )
-    state = fit(folder, job, config)
-    return state.frozen | state.trained
-
-
-def _placed(sharding: NamedSharding, leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def _batch(sharding: NamedSharding, cells: Cells) -> Batch:
-    count = len(next(iter(cells.values())))
-    arrays = global_batch(cells, range(count), count, sharding)
-    tags = Tags(*(arrays.pop(field) for field in Tags._fields))
-    return {**arrays, "tags": tags}
-
-
-def turn(key: Array, cells: Num[Array, "K p q q"]) -> Num[Array, "K p q q"]:
-    """Cells (square in the slice) mirrored and turned, so that none is learned by heart."""
-    drawn = jax.random.bernoulli(key, 0.5, (4, len(cells), 1, 1, 1))
+def turn(key: Array, patches: Num[Array, "K p q q"]) -> Num[Array, "K p q q"]:
+    """Mirror and turn patches (square in the slice) at random, against overfitting."""
+    drawn = jax.random.bernoulli(key, 0.5, (4, len(patches), 1, 1, 1))
     for axis in range(3):
-        cells = jnp.where(drawn[axis], jnp.flip(cells, axis + 1), cells)
-    return jnp.where(drawn[3], cells.swapaxes(2, 3), cells)
+        patches = jnp.where(drawn[axis], jnp.flip(patches, axis + 1), patches)
+    return jnp.where(drawn[3], patches.swapaxes(2, 3), patches)
 
 
 def add_noise(key: Array, voxels: Num[Array, "K p q r"]) -> Float[Array, "K p q r"]:
-    """Intensities in [0, 1], each cell (or scan) with gain, offset and noise of its own."""
+    """Intensities in [0, 1] with a random gain, offset and noise for each patch (or scan)."""
     shown = voxels.astype(jnp.float32)
     if jnp.issubdtype(voxels.dtype, jnp.integer):
         shown /= 255

@@ -1,4 +1,4 @@
-"""What is done to a patch on the device before the network sees it.
+"""Augment patches on the device: rotation, scaling and intensities.
 
 No mirroring: organs have a side, a front and an upper end.
 
@@ -20,7 +20,7 @@ def augment(
     labels: Integer[Array, "B D H W"],
     config: ConfigDict,
 ) -> tuple[Float[Array, "B D H W 1"], Integer[Array, "B D H W"]]:
-    """Each patch turned and stretched, and its intensities changed, in a way of its own.
+    """Rotate and scale each patch and change its intensities, each with its own draw.
 
     Args:
         config: `turn` (radians, about each axis), `stretch`, `gain`, `offset` and `gamma` say how
@@ -38,7 +38,7 @@ def augment(
 def move(
     key: Array, image: Image, labels: Labels, turn: float, stretch: float
 ) -> tuple[Image, Labels]:
-    """A patch turned about its centre and stretched along its axes; 0 comes from beyond it."""
+    """Rotate a patch about its centre and scale it along its axes; outside it is 0."""
     of_angles, of_scales = jax.random.split(key)
     angles = jax.random.uniform(of_angles, (3,), minval=-turn, maxval=turn)
     scales = 1 + jax.random.uniform(of_scales, (3, 1), minval=-stretch, maxval=stretch)
@@ -55,7 +55,7 @@ def move(
 
 
 def rotation(angles: Float[Array, "3"]) -> Float[Array, "3 3"]:
-    """About the first axis, then the second, then the third."""
+    """The rotation about the first axis, then the second, then the third."""
     (a, b, c), (u, v, w) = jnp.cos(angles), jnp.sin(angles)
     first = jnp.array([[1, 0, 0], [0, a, -u], [0, u, a]])
     second = jnp.array([[b, 0, v], [0, 1, 0], [-v, 0, b]])

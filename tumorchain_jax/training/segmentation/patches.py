@@ -1,9 +1,9 @@
 """Digital patients on a segmentation plan's grid, and patches of them.
 
-    DIR/phantoms.json                       what it is
+    DIR/phantoms.json                       manifest
     DIR/scans-00000-of-00008.arrayrecord    one safetensors blob a scan: see `LabelledScan`
 
-Shards are written under a temporary name and renamed, so a stopped run goes on where it was.
+Shards are written under a temporary name and renamed, so that a stopped run resumes.
 
 Shape letters: D H W voxels along the network's own axes, p q r of a patch, B patches.
 """
@@ -36,11 +36,11 @@ SCANS_PER_SHARD = 50
 LINEAR = Spline(order=1, order_z=0, separate_z=None, threshold=3.0)
 """How nnU-Net resamples labels."""
 SLAB = 16
-"""Planes of a label map whose masks are made at once."""
+"""Planes of a label map whose masks are made together."""
 PLACED = 1 / 3
-"""Of the patches, those put around a voxel of a label drawn among the scan's: nnU-Net's share."""
+"""Share of the patches around a voxel of a label drawn among the scan's, as in nnU-Net."""
 INTENSITY_SCANS, INTENSITY_VOXELS = 40, 10_000
-"""What intensities are measured on: so many scans, and of each so many voxels ..."""
+"""Number of scans, and of voxels of each, on which intensities are measured ..."""
 SOFT_TISSUE = -200.0, 300.0
 """... between these HU."""
 
@@ -62,7 +62,7 @@ class LabelledScan:
     labels: np.ndarray
 
     def to_bytes(self) -> bytes:
-        """As a safetensors blob."""
+        """Serialise to a safetensors blob."""
         return save(asdict(self))
 
     @classmethod
@@ -102,7 +102,7 @@ def labelled_scan(patient: Patient, plan: Plan) -> LabelledScan:
 
 
 def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
-    """The label that is most at each new voxel, by linear interpolation of each label's mask."""
+    """The largest label at each new voxel, by linear interpolation of each label's mask."""
     values = np.arange(labels.max() + 1, dtype=labels.dtype)[:, None, None, None]
     slabs = (labels[start : start + SLAB] for start in range(0, len(labels), SLAB))
     return likeliest(((slab == values).astype(np.float32) for slab in slabs), resize)
@@ -111,10 +111,10 @@ def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
 def write_labelled_phantoms(
     folder: Path, plan: Plan, first_seed: int, count: int, processes: int | None = None
 ) -> None:
-    """Make `count` digital patients from consecutive seeds on a plan's grid, resumably.
+    """Make `count` digital patients from consecutive seeds on a plan's grid; resumes.
 
     Raises:
-        InputError: the folder holds some that were made otherwise.
+        InputError: the folder holds digital patients of another configuration.
     """
     manifest = {
         "synthetic": "every scan is made up",
@@ -152,7 +152,7 @@ def _write_shard(
 
 
 class PatchSource:
-    """The labelled scans of a folder; batches of patches of them by step."""
+    """The labelled scans of a folder, and batches of their patches by step."""
 
     def __init__(self, folder: Path, patch_size: Size):
         self._blobs: list[bytes] = []
@@ -170,21 +170,30 @@ class PatchSource:
     ) -> Iterator[Patches]:
         """Endless batches from step `first_step` on; a step's depends on the seed and it alone.
 
-        All scans are gone through, in an order of its own each time.
+        Every epoch goes through all scans, in an order of its own.
 
         Args:
             size: of a whole batch.
-            rows: of it, that are wanted here.
+            rows: which of its rows to read.
         """
-        count, step = len(self), first_step
+        step = first_step
         while True:
-            chosen = [self._draw(step * size + row, seed, count) for row in rows]
+            chosen = [self._draw(step * size + row, seed) for row in rows]
             yield {name: np.stack([patch[name] for patch in chosen]) for name in chosen[0]}
             step += 1
 
-    def _draw(self, turn: int, seed: int, count: int) -> Patches:
+    def names(self, size: int, seed: int, step: int) -> list[str]:
+        """The scans in the batch that step `step` (from 1) reads, by number in the folder."""
+        turns = range((step - 1) * size, step * size)
+        return [f"scan {self._scan_of(turn, seed)}" for turn in turns]
+
+    def _scan_of(self, turn: int, seed: int) -> int:
+        count = len(self)
         order = np.random.default_rng([seed, 0, turn // count]).permutation(count)
-        scan = LabelledScan.from_bytes(self._blobs[order[turn % count]])
+        return int(order[turn % count])
+
+    def _draw(self, turn: int, seed: int) -> Patches:
+        scan = LabelledScan.from_bytes(self._blobs[self._scan_of(turn, seed)])
         return draw_patch(scan, self._patch_size, np.random.default_rng([seed, 1, turn]))
 
 

@@ -1,4 +1,4 @@
-"""A segmenter's configuration -> nnU-Net's `plans.json` and `dataset.json`."""
+"""Write nnU-Net's `plans.json` and `dataset.json` from a segmenter's configuration."""
 
 import json
 from dataclasses import asdict
@@ -35,7 +35,7 @@ def write_plan(folder: Path, segmenter: ConfigDict, intensity: Intensity) -> Non
         "plans_name": "nnUNetPlans",
         "original_median_spacing_after_transp": segmenter.spacing,
         "original_median_shape_after_transp": segmenter.patch_size,
-        # Digital patients lie in RAS+, and organs have a side: nnU-Net, too, is to turn scans so.
+        # Digital patients lie in RAS+, and organs have a side: nnU-Net must reorient scans, too.
         "image_reader_writer": "NibabelIOWithReorient",
         "transpose_forward": [0, 1, 2],
         "transpose_backward": [0, 1, 2],

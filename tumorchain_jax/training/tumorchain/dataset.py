@@ -57,7 +57,7 @@ def open_dataset(config: ConfigDict, folder: Path) -> tuple[ExampleSource, Token
     """
     _check_preprocess(folder, preprocess_of(config))
     check_split(folder)
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = Tokenizer.load(folder, config.model.template.special_tokens)
     check_vocabulary(folder, tokenizer, config.model)
     source = ExampleSource(folder, layout_of(config))
     if len(source) < config.batch_size:
@@ -76,15 +76,13 @@ def layout_of(config: ConfigDict) -> Layout:
     """The shapes of an example, from a training configuration."""
     model: TumorChainConfig = config.model
     return Layout(
-        model.roi_grid,
-        model.roi_offset,
-        model.roi_slots,
-        model.global_tokens,
-        config.data.length,
-        config.history,
-        config.initial_roi,
-        config.cot,
-        config.iir,
+        roi=model.roi,
+        length=config.data.length,
+        history=config.history,
+        initial_roi=config.initial_roi,
+        cot=config.cot,
+        iir=config.iir,
+        template=model.template,
     )
 
 

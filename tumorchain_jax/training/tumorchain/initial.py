@@ -1,6 +1,6 @@
-"""Where training starts: a checkpoint, imported parts, lessons of the encoder, random weights.
+"""Initial parameters: a checkpoint, imported parts, or random weights.
 
-Every array is made or read where it will lie; nothing is made that is read after all.
+Every array is made or read on its own devices; no random array is made that is then replaced.
 """
 
 import re
@@ -47,7 +47,7 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
 
 
 def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
-    """New parameters, of those in `places` alone; the same ones on every mesh."""
+    """Random parameters for `places`; the same on every mesh."""
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
         params = init_params(model, key)
@@ -62,7 +62,8 @@ def _imported_params(
 ) -> dict[str, jax.Array]:
     imported = Imported(folder)
     if (folder / SOURCE / TOKENIZER).is_file():
-        _check_tokenizer(folder / SOURCE, Tokenizer.load(folder / SOURCE), tokenizer)
+        found = Tokenizer.load(folder / SOURCE, tokenizer.special_tokens)
+        _check_tokenizer(folder / SOURCE, found, tokenizer)
     for path, spec in imported.arrays.specs.items():
         if path in taken:
             hint = "name one of the two"
@@ -89,7 +90,7 @@ def _exported_params(
 
 
 def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
-    """An array that every process has -> its shards on each one's devices."""
+    """Place an array that every process has: each device gets its shard."""
     array = array.astype(where.dtype, copy=False)
     sharding: Any = where.sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])

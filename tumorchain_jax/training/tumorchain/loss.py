@@ -4,6 +4,7 @@ Shape letters: B scans, T positions of a row, O organs, L ROI slots, V vocabular
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -12,14 +13,16 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.attention import Packing
 from tumorchain_jax.models.layers.logical_axes import constrain
 from tumorchain_jax.models.tumorchain.model import TumorChain
+from tumorchain_jax.training.state import Metrics, Params
 
 
 class Batch(NamedTuple):
-    """What a step reads; see `data/pipeline.py`."""
+    """The input of a step; see `data/pipeline.py`."""
 
     volume: Num[Array, "B D H W"]
     tokens: Int[Array, "B T"]
@@ -33,7 +36,7 @@ class Batch(NamedTuple):
 
 
 TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
-"""Hidden states, the token that each speaks of, and whether it counts."""
+"""Hidden states, the next token of each, and whether it counts in the loss."""
 TokenSums = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]
 
 
@@ -59,8 +62,8 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
     The classifier's term is printed in the paper without a logarithm; it is a cross-entropy.
 
     Args:
-        parts: the logits of so many parts of each row are made one after the other, and made again
-            in the backward pass: a large vocabulary's would take more room than all the rest.
+        parts: into how many the logits of each row are cut, computed one after the other, and again
+            in the backward pass: those of a large vocabulary would need most of the memory.
 
     Raises:
         InputError: they do not divide the row.
@@ -134,6 +137,57 @@ def _cross_entropy(
     )
 
 
+class Totals(NamedTuple):
+    """What a batch holds.
+
+    Attributes:
+        targets, organs: the denominators N and M of Eq. 8.
+        positions: text and visual tokens, without padding.
+    """
+
+    targets: Float[Array, ""]
+    organs: Float[Array, ""]
+    positions: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class HybridLoss:
+    """Eq. 8, with the means taken over the whole batch; see `training/step.py`.
+
+    Attributes:
+        alpha: the weight of the organ classifier's loss.
+        logits_chunks: see `loss_sums`.
+    """
+
+    model: TumorChain
+    alpha: float
+    logits_chunks: int = 1
+
+    def totals(self, batch: Batch) -> Totals:
+        """What the means are taken over."""
+        targets, organs = totals(batch)
+        return Totals(targets, organs, jnp.sum(batch.segment_ids >= 0).astype(jnp.float32))
+
+    def __call__(
+        self, params: Params, statistics: Params, part: Batch, totals: Totals, key: Array
+    ) -> tuple[Float[Array, ""], Sums, Params]:
+        """The part's share of the loss, its sums, and the statistics as they are."""
+        sums = loss_sums(self.model, unflatten(params), part, self.logits_chunks)
+        return hybrid_loss(sums, totals.targets, totals.organs, self.alpha), sums, statistics
+
+    def metrics(self, sums: Sums, totals: Totals) -> Metrics:
+        """The losses and accuracies of a batch."""
+        targets, organs = jnp.maximum(totals.targets, 1), jnp.maximum(totals.organs, 1)
+        return {
+            "loss": hybrid_loss(sums, totals.targets, totals.organs, self.alpha),
+            "text_loss": sums.token_loss / targets,
+            "token_accuracy": sums.token_hits / targets,
+            "organ_loss": sums.organ_loss / organs,
+            "organ_accuracy": sums.organ_hits / organs,
+            "tokens": totals.positions,
+        }
+
+
 def hybrid_loss(
     sums: Sums, tokens: Float[Array, ""], organs: Float[Array, ""], alpha: float
 ) -> Float[Array, ""]:
@@ -147,10 +201,3 @@ def totals(batch: Batch) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Numbers of target tokens and of known organs: the denominators N and M of Eq. 8."""
     tokens = jnp.sum(batch.loss_mask[:, 1:]).astype(jnp.float32)
     return tokens, jnp.sum(known_organs(batch)).astype(jnp.float32)
-
-
-def split(batch: Batch, parts: int) -> Batch:
-    """Deal a batch into `parts` along a new leading axis: each device keeps the rows it has."""
-    return jax.tree.map(
-        lambda x: x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1), batch
-    )

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.segmentation.memory import GIB, free_bytes
-from tumorchain_jax.training.tumorchain.program import Program
+from tumorchain_jax.training.program import Program
 
 
 def check_memory(config: ConfigDict, program: Program, mesh: Mesh) -> None:

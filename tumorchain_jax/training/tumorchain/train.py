@@ -1,57 +1,41 @@
-"""Training from a configuration to an exported checkpoint, on every device of every process.
+"""TumorChain as a training task: its data, where its parameters start, its export.
 
-Order on start: data set (made if need be), mesh, step, latest checkpoint; without one, parameters.
-A run that was stopped and starts again goes on as if it had not: the batch of a step depends on
-the seed and the step alone, not on how many processes read it.
+Order on start: data set (made if need be), then the latest checkpoint; without one, parameters.
 """
 
 from collections.abc import Iterator
 from functools import partial
 
 import jax
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.files import AnyPath
 from tumorchain_jax.data.pipeline import batch_names, batches
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
-from tumorchain_jax.parallel.mesh import make_mesh
-from tumorchain_jax.parallel.partition import on_mesh, rows_of
-from tumorchain_jax.parallel.processes import (
-    barrier,
-    gather_to_host,
-    global_batch,
-    is_primary,
-    local_rows,
-)
-from tumorchain_jax.training.fit import Job, fit
-from tumorchain_jax.training.pretraining.train import pretrain_encoder
-from tumorchain_jax.training.settings import check_settings
+from tumorchain_jax.parallel.partition import rows_of
+from tumorchain_jax.parallel.processes import global_batch, is_primary, local_rows
+from tumorchain_jax.training.pretraining.train import pretrain_encoder, stage_lines
+from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.state import TrainState
-from tumorchain_jax.training.throughput import Work
+from tumorchain_jax.training.task import HostArrays, TrainingTask
 from tumorchain_jax.training.tumorchain.dataset import data_folder, open_dataset, preprocess_of
 from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
 from tumorchain_jax.training.tumorchain.memory import check_memory
-from tumorchain_jax.training.tumorchain.program import build_program, step_flops
 from tumorchain_jax.weights.model_folder import export
 
 
-def train(config: ConfigDict, workdir: AnyPath) -> None:
-    """Train and export to `workdir/export`.
+def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Program) -> TrainingTask:
+    """Open the data set, made of phantoms if the configuration asks for them.
 
     Raises:
-        InputError: the configuration is at odds with itself, the devices, the data or the
-            checkpoint.
-        FloatingPointError: a number is no longer finite.
-        Stopped: it was asked to end, and has saved where it was.
+        InputError: the configuration is at odds with the data.
     """
-    check_settings(config)
-    mesh = make_mesh(dict(config.mesh))
-    program = build_program(config, mesh)
     check_memory(config, program, mesh)
 
     # ---------------------------------------------------------------- data
-    model_config: TumorChainConfig = config.model
+    model: TumorChainConfig = config.model
     data = data_folder(config, workdir)
     source, tokenizer = open_dataset(config, data)
     if is_primary():
@@ -62,43 +46,45 @@ def train(config: ConfigDict, workdir: AnyPath) -> None:
         for local in batches(source, config.batch_size, config.seed, step, rows):
             yield Batch(**global_batch(local, rows, config.batch_size, rows_of(mesh)))
 
-    # ----------------------------------------------------------- parameters
+    # ---------------------------------------------------------- parameters
+    pretrain = not config.init and config.pretrain.patch_stage.steps
+
     def initial() -> TrainState:
         params: dict[str, jax.Array] = {}
         if config.init:
             params = loaded_params(config, tokenizer, program.params)
-        elif config.pretrain.patch_stage.steps:
+        elif pretrain:
             learned = pretrain_encoder(config, data, workdir)
             params = {path: place(leaf, program.params[path]) for path, leaf in learned.items()}
         missing = {path: leaf for path, leaf in program.params.items() if path not in params}
-        return program.start(params | random_params(model_config, config.seed, missing))
+        return program.start(params | random_params(model, config.seed, missing))
 
-    # ------------------------------------------------------------------ loop
-    job = Job(
-        program.state,
-        initial,
-        program.step,
-        batches_from,
-        program.schedule,
-        config.steps,
-        Work(config.batch_size, step_flops(config, program)),
-        config.checkpoint.best,
-        partial(batch_names, source, config.batch_size, config.seed),
-        {"seed": config.seed, "batch_size": config.batch_size, "rows": len(source)},
-    )
-    with on_mesh(mesh):
-        state = fit(workdir, job, config)
-
-    # ---------------------------------------------------------------- export
-    arrays = {path: gather_to_host(leaf) for path, leaf in (state.frozen | state.trained).items()}
-    if is_primary():
+    # -------------------------------------------------------------- export
+    def write(params: HostArrays, statistics: HostArrays) -> None:
         export(
-            workdir / "export",
-            model_config,
-            preprocess_of(config),
-            config.history,
-            arrays,
-            tokenizer,
-            config.initial_roi,
+            folder=workdir / "export",
+            model=model,
+            preprocess=preprocess_of(config),
+            history=config.history,
+            params=params,
+            tokenizer=tokenizer,
+            initial_roi=config.initial_roi,
         )
-    barrier("exported")
+
+    return TrainingTask(
+        name="tumorchain",
+        program=program,
+        steps=config.steps,
+        initial=initial,
+        stages=stage_lines(config) if pretrain else (),
+        batches_from=batches_from,
+        volumes=config.batch_size,
+        best=config.checkpoint.best,
+        describe_batch=partial(batch_names, source, config.batch_size, config.seed),
+        data_fingerprint={
+            "seed": config.seed,
+            "batch_size": config.batch_size,
+            "rows": len(source),
+        },
+        export=write,
+    )

@@ -2,15 +2,17 @@
 
 What is unusual here: one set of parameters, two ways to run it. Training scans over layers stacked
 on a leading axis; decoding runs them one by one (`unroll`), each with its own cache array, which is
-three times faster on a CPU. Multimodal rotary embedding is not needed: our positions are
-sequential, and for equal t, h, w ids it equals plain rotary embedding.
+three times faster on a CPU. The position by which a token is rotated is apart from the cache slot
+that holds it: by default they are equal; a caller may give rotary positions of its own, and three
+of them for each token where the configuration has an `mrope_section` (time, height, width, as in
+Qwen2.5-VL). Three equal ones give what one gives, to the bit.
 
 Shape letters: B batch, T new tokens, S cache slots, K embedding, H heads, G of these for keys and
 values, E head size, V vocabulary.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -18,6 +20,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
+from tumorchain_jax.models.language.qwen2.rotary import RotaryPositions, rotate
 from tumorchain_jax.models.layers.attention import (
     Kernel,
     Packing,
@@ -37,6 +40,9 @@ class Qwen2Config:
 
     Attributes:
         attention_bias: q, k and v have a bias, as in Qwen2; without it the block is Llama's.
+        qk_norm: each head of queries and keys is normalized before its rotation, as in Qwen3.
+        mrope_section: how many rotary frequencies turn by a token's time, height and width (head
+            size / 2 together), as in Qwen2.5-VL; None for those with one position a token.
     """
 
     vocab_size: int
@@ -50,6 +56,8 @@ class Qwen2Config:
     rope_theta: float = 1e6
     rms_norm_eps: float = 1e-6
     attention_bias: bool = True
+    mrope_section: tuple[int, int, int] | None = None
+    qk_norm: ClassVar[bool] = False
 
 
 QWEN2_5_3B = Qwen2Config(
@@ -91,18 +99,6 @@ def empty_cache(config: Qwen2Config, batch: int, slots: int, dtype: Any) -> tupl
     )
 
 
-def rotate(
-    x: Float[Array, "B T H E"], positions: Int[Array, "B T"], theta: float
-) -> Float[Array, "B T H E"]:
-    """Rotary embedding, half-split (dimension e pairs with e + E/2), angles in float32."""
-    half = x.shape[-1] // 2
-    frequencies = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-    angles = positions[:, :, None, None].astype(jnp.float32) * frequencies
-    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-
-
 class RMSNorm(nn.Module):
     """Root-mean-square norm: float32 inside, cast back before the weight, as in Qwen2RMSNorm."""
 
@@ -110,7 +106,7 @@ class RMSNorm(nn.Module):
     dtype: DTypeLike = jnp.float32
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B T K"]) -> Float[Array, "B T K"]:
+    def __call__(self, x: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
         """Normalize the last axis."""
         ones = logical(nn.initializers.ones, "norm")
         weight = self.param("weight", ones, (x.shape[-1],))
@@ -131,11 +127,16 @@ class Attention(nn.Module):
     def __call__(
         self,
         x: Float[Array, "B T K"],
-        positions: Int[Array, "B T"],
+        positions: RotaryPositions,
         mask: Bool[Array, "B 1 T S"],
-        cache: LayerCache | None,
+        cache: LayerCache | None = None,
+        slots: Int[Array, "B T"] | None = None,
     ) -> tuple[Float[Array, "B T K"], LayerCache | None]:
-        """Attend where `mask` allows; with a cache, to all that it holds."""
+        """Attend where `mask` allows; with a cache, to all that it holds.
+
+        Args:
+            slots: of the cache, where the new keys and values go.
+        """
         config = self.config
         B, T, K = x.shape
         E = config.head_dim
@@ -145,16 +146,22 @@ class Attention(nn.Module):
             linear = Linear(heads * E, ("embed", "heads"), *rest, name=name)
             return linear(x).reshape(B, T, heads, E)
 
-        q = rotate(project("q_proj", config.num_attention_heads), positions, config.rope_theta)
-        k = rotate(project("k_proj", config.num_key_value_heads), positions, config.rope_theta)
+        def project_and_rotate(which: str, heads: int) -> Float[Array, "B T H E"]:
+            y = project(f"{which}_proj", heads)
+            if config.qk_norm:
+                y = RMSNorm(config.rms_norm_eps, self.dtype, name=f"{which}_norm")(y)
+            return rotate(y, positions, config.rope_theta, config.mrope_section)
+
+        q = project_and_rotate("q", config.num_attention_heads)
+        k = project_and_rotate("k", config.num_key_value_heads)
         v = project("v_proj", config.num_key_value_heads)
         q = constrain(q, "batch", None, "attention_heads", None)
         k, v = (constrain(y, "batch", None, "projected_heads", None) for y in (k, v))
         if cache is not None:
-            # A position outside the cache marks a pad: its key and value are dropped.
+            # A slot outside the cache marks a pad: its key and value are dropped.
             rows = jnp.arange(B)[:, None]
-            k = cache.k.at[rows, positions].set(k.astype(cache.k.dtype), mode="drop")
-            v = cache.v.at[rows, positions].set(v.astype(cache.v.dtype), mode="drop")
+            k = cache.k.at[rows, slots].set(k.astype(cache.k.dtype), mode="drop")
+            v = cache.v.at[rows, slots].set(v.astype(cache.v.dtype), mode="drop")
             cache = LayerCache(k, v)
         seen = (
             attend(q, k, v, mask, self.kernel) if cache is None else cached_attention(q, k, v, mask)
@@ -204,16 +211,17 @@ class Block(nn.Module):
     def __call__(
         self,
         x: Float[Array, "B T K"],
-        positions: Int[Array, "B T"],
+        positions: RotaryPositions,
         mask: Bool[Array, "B 1 T S"],
         cache: LayerCache | None = None,
+        slots: Int[Array, "B T"] | None = None,
     ) -> tuple[Float[Array, "B T K"], Any]:
-        """Run the layer."""
+        """Run the layer; `slots` are those of the cache that the new tokens fill."""
         config, rest = self.config, (self.lora, self.dtype)
         epsilon = config.rms_norm_eps
         y = RMSNorm(epsilon, self.dtype, name="input_layernorm")(x)
         attention = Attention(config, *rest, self.kernel, name="self_attn")
-        y, cache = attention(y, positions, mask, cache)
+        y, cache = attention(y, positions, mask, cache, slots)
         x = x + y
         y = RMSNorm(epsilon, self.dtype, name="post_attention_layernorm")(x)
         x = x + MLP(config, *rest, name="mlp")(y)
@@ -290,18 +298,23 @@ class Decoder(nn.Module):
         return constrain(logits, "scored_batch", "length", "scored_vocab").astype(jnp.float32)
 
     def __call__(
-        self, embeddings: Float[Array, "B T K"], packing: Packing | None = None
+        self,
+        embeddings: Float[Array, "B T K"],
+        packing: Packing | None = None,
+        positions: RotaryPositions | None = None,
     ) -> tuple[Float[Array, "B T K"], Float[Array, "L B T K"]]:
         """Whole rows, causal. Pads go at the end.
 
         Args:
             packing: of rows that hold several questions; without it each is one sequence.
+            positions: rotary positions, if not those of the packing.
 
         Returns:
             hidden states after the final norm, and the output of every layer.
         """
         packing = packing or one_sequence(*embeddings.shape[:2])
-        positions, mask = packing.positions, packing.mask()
+        positions = packing.positions if positions is None else positions
+        mask = packing.mask()
         x = constrain(embeddings.astype(self.dtype), "batch", "length", None)
         if self.unrolled:
             outputs = []
@@ -318,23 +331,33 @@ class Decoder(nn.Module):
         length: Int[Array, " B"],
         embeddings: Float[Array, "B T K"],
         valid: Bool[Array, "B T"],
+        positions: RotaryPositions | None = None,
+        delta: Int[Array, " B"] | None = None,
     ) -> tuple[Float[Array, "B T K"], tuple[LayerCache, ...], Int[Array, " B"]]:
         """Read T more embeddings into the cache at once. Only when `unrolled`.
 
-        Pads never occupy a position: the valid embeddings of a row get consecutive positions from
-        `length` on, wherever among the T they stand.
+        Pads never occupy a slot: the valid embeddings of a row get consecutive slots from `length`
+        on, wherever among the T they stand.
+
+        Args:
+            positions: rotary positions, if not the numbers of the slots.
+            delta: added to the rotary positions of each row: after a picture, whose tokens share
+                positions, words have lower positions than slots.
 
         Returns:
             hidden states (meaningless at pads), the new cache, the new length of each row.
         """
-        slots = cache[0].k.shape[1]
-        positions = length[:, None] + jnp.cumsum(valid, axis=1, dtype=jnp.int32) - 1
-        mask = (jnp.arange(slots) <= positions[:, :, None])[:, None]
-        positions = jnp.where(valid, positions, slots)
+        size = cache[0].k.shape[1]
+        slots = length[:, None] + jnp.cumsum(valid, axis=1, dtype=jnp.int32) - 1
+        mask = (jnp.arange(size) <= slots[:, :, None])[:, None]
+        slots = jnp.where(valid, slots, size)
+        positions = slots if positions is None else positions
+        if delta is not None:
+            positions = positions + delta[:, None]
         x = embeddings.astype(self.dtype)
         extended = []
         for layer, layer_cache in zip(self.layers, cache, strict=True):
-            x, layer_cache = layer(x, positions, mask, layer_cache)
+            x, layer_cache = layer(x, positions, mask, layer_cache, slots)
             extended.append(layer_cache)
         new_length = length + jnp.sum(valid, axis=1, dtype=jnp.int32)
         return self.norm(x), tuple(extended), new_length

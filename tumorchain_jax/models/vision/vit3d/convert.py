@@ -1,17 +1,27 @@
-"""M3D-CLIP's image encoder, as MONAI's blocks name it, and M3D's projector. See `weight_map`.
+"""M3D-CLIP's image encoder, as MONAI's blocks name it <-> `ViT3D`; M3D's projector.
+
+See `models/families.py`.
 
 The keys are those of the bare encoder, `pretrained_ViT.bin` of BAAI-DCAI/M3D: 138 tensors. In the
 whole CLIP and in M3D-LaMed they have a prefix.
 """
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
+from jax.typing import DTypeLike
+
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.layers.remat import Remat
+from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Renames, Table
 
+CONFIG: type[ViT3DConfig] = ViT3DConfig
+SIGNATURE = "patch_embedding.position_embeddings"
 TABLE: Table = (
     (r"cls_token", r"cls_token", KEEP),
     (r"position_embed", r"patch_embedding.position_embeddings", KEEP),
@@ -27,7 +37,9 @@ TABLE: Table = (
     (r"norm/bias", r"norm.bias", KEEP),
 )
 # MONAI from 1.4 on gives every block a cross-attention, used or not.
-IGNORE = (r"blocks\.\d+\.(norm_cross_attn|cross_attn)\..*",)
+IGNORE: tuple[str, ...] = (r"blocks\.\d+\.(norm_cross_attn|cross_attn)\..*",)
+# What else the whole CLIP and M3D-LaMed hold: text encoder, language model, segmentation.
+CARRIED: tuple[str, ...] = (r"(?!blocks\.|norm\.|patch_embedding\.|cls_token|projector\.).*",)
 
 PROJECTOR_TABLE: Table = (
     (r"linear1/kernel", r"projector.0.weight", TRANSPOSE),
@@ -51,12 +63,29 @@ CLIP_FIELDS = {
 """Fields of M3D-CLIP's `config.json`, and what they are called here."""
 
 
-def read_config(path: Path, fields: Mapping[str, Any]) -> ViT3DConfig:
+def build(
+    config: ViT3DConfig,
+    lora: LoRA | None = None,
+    dtype: DTypeLike = "float32",
+    remat: Remat = "none",
+    scan_unroll: int = 1,
+) -> nn.Module:
+    """The module."""
+    return ViT3D(config, lora, dtype, remat, scan_unroll)
+
+
+def read_config(
+    path: Path, fields: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> ViT3DConfig:
     """Our configuration from the `config.json` of M3D-CLIP.
+
+    The bare encoder and M3D-LaMed do not say: there is one size of it.
 
     Raises:
         InputError: a field is missing, or no number (three of them for a size in voxels).
     """
+    if not set(CLIP_FIELDS) & set(fields) - {"hidden_size"}:
+        return ViT3DConfig()
     values: dict[str, Any] = {}
     for theirs, ours in CLIP_FIELDS.items():
         value, sizes = fields.get(theirs), ours in ("image", "patch")
@@ -67,3 +96,19 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> ViT3DConfig:
             raise InputError(path, theirs, found, expected, "complete it from the model's own page")
         values[ours] = tuple(numbers) if sizes else value
     return ViT3DConfig(**values)
+
+
+def num_heads(config: ViT3DConfig) -> int | None:
+    """Heads of its attention."""
+    return config.num_heads
+
+
+def attention_flops(config: ViT3DConfig) -> int:
+    """Of scores and weighted sums, forward, for one volume."""
+    cells = prod(config.cells) + 1
+    return config.num_layers * 4 * cells**2 * config.hidden_size
+
+
+def kernel_flops(config: ViT3DConfig, path: str, shape: tuple[int, ...]) -> int:
+    """Of a kernel, forward, for one volume: every cell goes through each."""
+    return 2 * prod(shape) * prod(config.cells)

@@ -39,6 +39,11 @@ class ViT3DConfig:
     num_heads: int = 12
 
     @property
+    def features(self) -> int:
+        """Size of a cell's feature vector."""
+        return self.hidden_size
+
+    @property
     def cells(self) -> tuple[int, int, int]:
         """The token grid: cells along D, H, W."""
         d, h, w = (size // patch for size, patch in zip(self.image, self.patch, strict=True))

@@ -1,6 +1,6 @@
-"""Twenty steps of a tiny model on some mesh, as JSON; run with as many devices as it has.
+"""Six steps of a tiny model on some mesh, as JSON; run with as many devices as it has.
 
-    python tests/parallel/twenty_steps.py '{"mesh": {"fsdp": 8}}' ...
+    python tests/parallel/steps_on_mesh.py '{"mesh": {"fsdp": 8}}' ...
 
 Other fields of a run change the configuration. With PROCESS=HOST:PORT,N,I in the environment it is
 one of N processes, which have the eight devices together.
@@ -37,7 +37,7 @@ MODEL = TumorChainConfig(
     roi_slots=4,
 )
 ADAPTED = replace(MODEL, lora=LoRA((r".*/(q_proj|down_proj|qkv|linear1)",), rank=2))
-BATCH, LENGTH, STEPS = 8, 24, 20
+BATCH, LENGTH, STEPS = 8, 24, 6
 
 
 def configuration(**changes: Any) -> ConfigDict:
@@ -73,10 +73,10 @@ def batch_of(step: int) -> dict[str, np.ndarray]:
     return {
         "volume": rng.integers(0, 256, (BATCH, *MODEL.encoder.image), np.uint8),
         "tokens": rng.integers(0, 96, (BATCH, LENGTH), np.int32),
-        "visual_index": rng.integers(-20, MODEL.global_tokens + cells, (BATCH, LENGTH), np.int32),
+        "visual_index": rng.integers(-20, MODEL.roi.visual_tokens, (BATCH, LENGTH), np.int32),
         "loss_mask": (segment_ids > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
         "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
-        "owner": segment_ids,
+        "segment_ids": segment_ids,
         "roi_index": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
         "roi_valid": rng.random((BATCH, 57, 4)) < 0.4,
         "abnormal": rng.integers(-1, 2, (BATCH, 57), np.int8),

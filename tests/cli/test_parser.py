@@ -1,0 +1,142 @@
+"""The parser: groups, flags of one meaning, refusals; and the reference that is made from it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tumorchain_jax.cli.main import main
+from tumorchain_jax.cli.parser import GROUPS, build_parser
+from tumorchain_jax.cli.reference import README, reference
+
+WRITE_IT = "run python -m tumorchain_jax.cli.reference"
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Run a command line that must be refused before anything is loaded; return its one line."""
+    try:
+        code = main(words)
+    except SystemExit as stop:  # argparse
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_reference_is_what_the_parser_says() -> None:
+    assert README.read_text("utf-8") == reference(), WRITE_IT
+
+
+def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    first, *_ = text.split("Data:")
+    assert re.findall(r"^  (\w+) ", first.split("Start here:")[1], re.MULTILINE) == [
+        *("demo", "analyze", "segment", "train", "evaluate")
+    ]
+    listed = re.findall(r"^  ([a-z]\w+) +\S", text, re.MULTILINE)
+    files = {path.stem for path in README.parent.glob("*.py")}
+    assert files - {*listed} == {
+        *("__init__", "main", "options", "parser", "printing", "reference", "segmenter_flags")
+    }
+    assert len(listed) == sum(map(len, GROUPS.values()))
+
+
+def test_short_flags_mean_the_same_everywhere() -> None:
+    meanings: dict[str, set[str]] = {}
+    for commands in build_parser()[1].values():
+        for command in commands:
+            for action in command._actions:
+                for flag in action.option_strings:
+                    if not flag.startswith("--"):
+                        meanings.setdefault(flag, set()).add(action.dest)
+    assert {flag: dests for flag, dests in meanings.items() if len(dests) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["segment", "-i", "a", "-ot", "dicom_seg"], "unknown flag -ot (put a space between -o"),
+        (["segment", "-i", "a", "-oout"], "unknown flag -oout (put a space between -o"),
+        (["segment", "-i", "a", "-o", "b", "-q"], "unknown flag -q (did you mean --quiet?)"),
+        (["segment", "-i", "a", "-o", "b", "--preview"], "unknown flag --preview"),
+        (["analyze", "-i", "a", "-o", "b", "--over"], "unknown flag --over (did you mean --over"),
+        (["analyze", "-i", "a", "-o", "b", "-ml"], "unknown flag -ml (put a space between -m"),
+        (["train", "--config", "c", "--workdir", "w", "-o3"], "unknown flag -o3"),
+        (["\x1b[31mred"], r"invalid choice: '\x1b[31mred'"),
+        (["info", "extra\x1b[2J"], "unexpected arguments: extra [2J"),
+        (["chat", "--tokens", "many\nlines"], "invalid int value: 'many"),
+    ],
+)
+def test_flags_that_are_no_flags(
+    words: list[str], found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert found in refused(words, capsys)
+
+
+def test_roi_subset_in_both_spellings() -> None:
+    parser, _ = build_parser()
+    for flag in ("-rs", "--roi-subset", "--roi_subset"):
+        assert parser.parse_args(["segment", flag, "liver"]).roi_subset == ["liver"]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("nul\0byte.nii.gz", "null byte"), ("x" * 300, "File name too long")],
+)
+@pytest.mark.parametrize("flag", ["-i", "-o", "-m"])
+def test_paths_that_no_file_can_have(
+    flag: str, path: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scan = tmp_path / "a.nii.gz"
+    scan.touch()
+    paths = {"-i": str(scan), "-o": str(tmp_path / "out"), flag: str(tmp_path / path)}
+    words = [word for pair in paths.items() for word in pair]
+    line = refused(["analyze", *words], capsys)
+    assert found in line
+    assert "expected a path" in line
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", "-i", "{scans}", "-o", "{scans}/out"],
+        ["analyze", "-i", "{scans}/dicom", "-o", "{scans}/dicom/out"],
+        ["segment", "-i", "{scans}", "-o", "{scans}/seg", "-ml"],
+        ["segment", "-i", "{scans}/dicom", "-o", "{scans}/dicom/seg.nii.gz"],
+    ],
+)
+def test_output_inside_the_input(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dicom").mkdir()
+    (tmp_path / "dicom" / "1.dcm").touch()
+    before = sorted(tmp_path.rglob("*"))
+    line = refused([word.format(scans=tmp_path) for word in words], capsys)
+    assert "found a place inside" in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.PNG", "x.txt", "x.json", "x.NII.GZ", "x.nrrd"])
+def test_segment_writes_no_other_format(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ct.nii.gz").touch()
+    words = ["segment", "-i", str(tmp_path / "ct.nii.gz"), "-o", str(tmp_path / name)]
+    assert "expected .nii or .nii.gz, or a folder" in refused(words, capsys)
+
+
+def test_demo_spares_a_folder_that_was_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.json").write_text("mine")
+    line = refused(["demo", "-o", str(tmp_path / "out")], capsys)
+    assert "expected a new one (or --overwrite)" in line
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    line = refused(["demo", "-o", str(tmp_path / "out"), "--overwrite"], capsys)
+    assert "found notes.txt, which is no part of a report" in line
+    assert (tmp_path / "out" / "report.json").read_text() == "mine"

@@ -1,0 +1,125 @@
+"""A scan made ready for questions: read, preprocessed, its organs located."""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from nibabel.spatialimages import SpatialImage
+
+from tumorchain_jax.anatomy.organs import DIGESTIVE
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.scan.checks import check_ct, check_mask
+from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
+from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
+from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.segmentation.label_file import made_by
+from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, lazy_masks
+from tumorchain_jax.segmentation.total import TotalSegmenter
+from tumorchain_jax.weights.model_folder import ModelFolder
+
+MADE = "the label map says that it was segmented by {}: a machine's, if nobody has fixed it"
+Scan = str | Path | SpatialImage | Volume | tuple[np.ndarray, np.ndarray]
+"""A path (NIfTI file or DICOM folder), a nibabel image, or (HU array, affine to RAS+ mm)."""
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """A scan in its model shape, with its organs.
+
+    Attributes:
+        source: the scan's path as it was given, or what else it came from.
+        scan: the model's input, and where it lies in the patient.
+        cells: the ROI cells of each organ.
+        warnings: about the scan and the label map, one line each.
+        seconds: spent on each stage so far.
+        masks: the organ masks that `cells` were made from; None where only the cells are stored.
+    """
+
+    source: str
+    scan: PreparedScan
+    cells: OrganCells
+    warnings: tuple[str, ...]
+    seconds: dict[str, float]
+    masks: OrganMasks | None = None
+
+
+def prepare(
+    scan: Scan,
+    mask: Scan | None,
+    checkpoint: ModelFolder,
+    segmenter: TotalSegmenter | None,
+) -> PreparedCase:
+    """Read and preprocess a scan; read its mask, or segment the digestive organs.
+
+    Args:
+        mask: TotalSegmentator v2 `total` label map of the scan; None: `segmenter` makes one.
+        checkpoint: states the preprocessing and the token grid.
+        segmenter: required without a mask.
+
+    Raises:
+        InputError: the scan or the mask cannot be used.
+    """
+    started = time.monotonic()
+    ct = _volume(scan)
+    warnings = check_ct(ct)
+    labels = None
+    if mask is not None:
+        labels, about_mask = _read_mask(mask, ct)
+        warnings += about_mask
+    read_done = time.monotonic()
+    prepared = preprocess(ct, checkpoint.preprocess)
+    if labels is not None:
+        masks = given_masks(ct, labels, prepared.transform)
+    else:
+        assert segmenter is not None, "a scan without a mask needs a segmenter"
+        masks = lazy_masks(ct, prepared.transform, segmenter)
+    seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
+    cells = _cells(masks, checkpoint.model)
+    warnings += prepared.warnings
+    case = PreparedCase(ct.source, prepared, cells, warnings, seconds, masks)
+    return ensure_organs(case, DIGESTIVE, checkpoint.model)
+
+
+def ensure_organs(
+    case: PreparedCase, organs: Collection[int], config: TumorChainConfig
+) -> PreparedCase:
+    """Return the case with these organs segmented; the same object if nothing had to run.
+
+    Args:
+        organs: merged labels (Table 10).
+    """
+    started = time.monotonic()
+    masks = case.masks and case.masks.ensure(organs)
+    if masks is None or masks is case.masks:
+        return case
+    spent = case.seconds.get("segment", 0.0) + time.monotonic() - started
+    seconds = case.seconds | {"segment": spent}
+    return replace(case, masks=masks, cells=_cells(masks, config), seconds=seconds)
+
+
+def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:
+    warnings: tuple[str, ...] = ()
+    if isinstance(mask, str | Path):
+        labels = read_labels(mask, ct)
+        if Path(mask).is_file() and (segmenter := made_by(Path(mask))):
+            warnings = (MADE.format(segmenter),)
+    else:
+        labels = align_labels(_volume(mask), ct)
+    return labels, warnings + check_mask(labels, ct)
+
+
+def _cells(masks: OrganMasks, config: TumorChainConfig) -> OrganCells:
+    return organ_cells(masks.merged, config.roi)
+
+
+def _volume(scan: Scan) -> Volume:
+    if isinstance(scan, Volume):
+        return scan
+    if isinstance(scan, str | Path):
+        return read_ct(scan)
+    if isinstance(scan, SpatialImage):
+        return from_nibabel(scan)
+    return from_array(*scan)

@@ -1,0 +1,219 @@
+"""A compiled model that answers questions about prepared scans; it knows no files and no report."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from tumorchain_jax.anatomy.organs import ORGANS
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.inference.case import PreparedCase
+from tumorchain_jax.models.language.qwen2.model import unroll
+from tumorchain_jax.models.tumorchain.model import TumorChain
+from tumorchain_jax.reasoning.generate import GREEDY, Sampling
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
+from tumorchain_jax.reasoning.organ_matcher import build_matcher
+from tumorchain_jax.reasoning.prompt import (
+    INITIAL_ORGANS,
+    MAX_QUESTION_TOKENS,
+    TEXT,
+    Chat,
+    initial_rois,
+)
+from tumorchain_jax.reasoning.roi import Turn, build_roi_prompt
+from tumorchain_jax.reasoning.trace import Trace, build_trace
+from tumorchain_jax.weights.model_folder import ModelFolder
+
+Asked = tuple[PreparedCase, str]
+"""A scan and a question about it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model wrote about one question to one scan.
+
+    Attributes:
+        case: the scan, with the masks that were used.
+        trace: every round, and why the chain stopped.
+        seed: of the sampling.
+        seconds: spent on each stage.
+    """
+
+    case: PreparedCase
+    question: str
+    trace: Trace
+    seed: int
+    seconds: dict[str, float]
+
+    @property
+    def text(self) -> str:
+        """The last round's full text."""
+        return self.trace.rounds[-1].text
+
+
+class EncodedScan(NamedTuple):
+    """A scan's visual tokens and its ROI table, as a batch of one.
+
+    Attributes:
+        abnormal: `[O]`, the organ classifier's probability for each organ.
+        seconds: spent on encoding.
+    """
+
+    visual_tokens: Float[Array, "1 M K"]
+    roi_index: Int[Array, "1 O L"]
+    roi_valid: Bool[Array, "1 O L"]
+    abnormal: Float[np.ndarray, " O"]
+    seconds: float
+
+
+class Runner:
+    """A model that is loaded and compiled once, for batches of `batch_size` questions.
+
+    Attributes:
+        checkpoint: the model folder that was loaded.
+        batch_size: questions that run at once.
+    """
+
+    def __init__(
+        self,
+        checkpoint: ModelFolder,
+        batch_size: int = 1,
+        max_rounds: int = 4,
+        sampling: Sampling = GREEDY,
+    ):
+        self.checkpoint, self.batch_size = checkpoint, batch_size
+        self._chat = Chat(checkpoint.tokenizer, checkpoint.model.template)
+        self._model = TumorChain(checkpoint.model, unrolled=True)
+        params = unflatten(checkpoint.params)
+        params["decoder"] = unroll(params["decoder"])
+        self._params = jax.device_put(params)
+        self._matcher = build_matcher(checkpoint.tokenizer.token_bytes)
+        self._roi_prompt = build_roi_prompt(self._chat)
+        self._loop = LoopConfig(
+            prompt_length=self._prompt_length(),
+            max_rounds=max_rounds,
+            history=checkpoint.history,
+            sampling=sampling,
+        )
+
+    def check_question(self, question: str) -> None:
+        """Raise InputError for a question that is empty, not valid Unicode, or too long."""
+        if not question.strip():
+            raise InputError("question", "text", "nothing", "some words", "ask something")
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            found = f"half of a character (U+{ord(question[error.start]):X})"
+            hint = "use a terminal and a locale with UTF-8"
+            raise InputError("question", "text", found, "text in UTF-8", hint) from None
+        # A token has at least one byte: a very long text need not be tokenized to be refused.
+        n_tokens = len(question)
+        if n_tokens <= 50 * MAX_QUESTION_TOKENS:
+            global_tokens = self.checkpoint.model.roi.global_tokens
+            n_tokens = len(self._chat.question(question, (), global_tokens).tokens) - global_tokens
+            if n_tokens <= MAX_QUESTION_TOKENS:
+                return
+        limit = f"at most {MAX_QUESTION_TOKENS} tokens with the template"
+        found = f"{len(question)} characters, about {n_tokens} tokens"
+        raise InputError("question", "length", found, limit, "ask in fewer words")
+
+    def encode(self, case: PreparedCase) -> EncodedScan:
+        """Compute a scan's visual tokens and the probability that each organ is abnormal."""
+        started = time.monotonic()
+        roi_index = jnp.asarray(case.cells.visual_index)[None]
+        roi_valid = jnp.asarray(case.cells.valid)[None]
+        volume = jnp.asarray(case.scan.image)[None]
+        visual_tokens, abnormal = encode(self._model, self._params, volume, roi_index, roi_valid)
+        abnormal = jax.device_get(abnormal)[0]
+        seconds = time.monotonic() - started
+        return EncodedScan(visual_tokens, roi_index, roi_valid, abnormal, seconds)
+
+    def run(
+        self, asked: Sequence[Asked], *, seed: int = 0, rounds: int | None = None
+    ) -> list[Answer]:
+        """Answer many questions, `batch_size` at a time; a scan is encoded once for all of its own.
+
+        Args:
+            seed: gives each question the draws it would have had alone.
+            rounds: limit on rounds of reasoning; by default, and at most, the loop's own.
+        """
+        # By identity: the same case may be asked many things.
+        encoded = {key: self.encode(case) for key, case in {id(c): c for c, _ in asked}.items()}
+        answers: list[Answer] = []
+        for first in range(0, len(asked), self.batch_size):
+            batch = asked[first : first + self.batch_size]
+            scans = [encoded[id(case)] for case, _ in batch]
+            answers += self._run_batch(batch, scans, seed, rounds)
+        return answers
+
+    def _run_batch(
+        self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None
+    ) -> list[Answer]:
+        started = time.monotonic()
+        # A last batch that is not full is filled up: another size would compile again.
+        rows = [min(row, len(asked) - 1) for row in range(self.batch_size)]
+        request = self._request([asked[i] for i in rows], [scans[i] for i in rows], seed, rounds)
+        with jax.transfer_guard("disallow"):
+            result = reason(
+                self._model, self._loop, self._params, self._matcher, self._roi_prompt, request
+            )
+        result, visited = jax.device_get((result, request.visited))
+        reason_seconds = time.monotonic() - started
+
+        answers = []
+        for row, ((case, question), scan) in enumerate(zip(asked, scans, strict=True)):
+            tokenizer, organs = self.checkpoint.tokenizer, visited[row]
+            trace = build_trace(result, row, tokenizer, case.cells, scan.abnormal, organs)
+            seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
+            answers.append(Answer(case, question, trace, seed, seconds))
+        return answers
+
+    def _request(
+        self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None
+    ) -> Request:
+        prompt, visited = self._prompts(asked)
+        B, limit = len(asked), self._loop.max_rounds
+        return Request(
+            jnp.concatenate([scan.visual_tokens for scan in scans]),
+            jnp.concatenate([scan.roi_index for scan in scans]),
+            jnp.concatenate([scan.roi_valid for scan in scans]),
+            prompt,
+            jnp.asarray(visited),
+            jnp.full(B, min(rounds or limit, limit), jnp.int32),
+            jnp.full(B, limit * self._loop.tokens_per_round, jnp.int32),
+            jnp.broadcast_to(jax.random.key(seed), (B,)),
+        )
+
+    def _prompts(self, asked: Sequence[Asked]) -> tuple[Turn, Bool[np.ndarray, "B O"]]:
+        """The questions' turns, padded on the left to one length, and the organs in them."""
+        global_tokens = self.checkpoint.model.roi.global_tokens
+        shape = (len(asked), self._loop.prompt_length)
+        tokens = np.zeros(shape, np.int32)
+        visual_index = np.full(shape, TEXT, np.int32)
+        valid = np.zeros(shape, bool)
+        visited = np.zeros((len(asked), len(ORGANS)), bool)
+        for row, (case, question) in enumerate(asked):
+            rois = []
+            if self.checkpoint.initial_roi:
+                rois = initial_rois(question, case.cells.rois())
+            prompt = self._chat.question(question, (), global_tokens, rois)
+            visited[row, [label for label, _ in rois]] = True
+            tokens[row, -len(prompt) :] = prompt.tokens
+            visual_index[row, -len(prompt) :] = prompt.visual_index
+            valid[row, -len(prompt) :] = True
+        return Turn(jnp.asarray(tokens), jnp.asarray(visual_index), jnp.asarray(valid)), visited
+
+    def _prompt_length(self) -> int:
+        """The positions that the longest allowed question takes."""
+        roi = self.checkpoint.model.roi
+        length = roi.global_tokens + MAX_QUESTION_TOKENS
+        if self.checkpoint.initial_roi:
+            sentence = self._roi_prompt.sentences.shape[1]
+            length += INITIAL_ORGANS * (sentence + 2 + roi.slots)
+        return length

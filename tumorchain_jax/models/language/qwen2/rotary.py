@@ -1,0 +1,41 @@
+"""Rotary position embedding, with one position a token or three.
+
+Shape letters: B batch, T tokens, H heads, E head size.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+RotaryPositions = Int[Array, "B T"] | Int[Array, "3 B T"]
+"""By what each token is rotated: one number, or those of its time, height and width."""
+
+
+def rotate(
+    x: Float[Array, "B T H E"],
+    positions: RotaryPositions,
+    theta: float,
+    mrope_section: tuple[int, int, int] | None = None,
+) -> Float[Array, "B T H E"]:
+    """Rotary embedding, half-split (dimension e pairs with e + E/2), angles in float32.
+
+    Args:
+        mrope_section: with positions `[3, B, T]`, how many of the E/2 frequencies turn by the first
+            row, how many by the second and by the third (Qwen2.5-VL's multimodal embedding).
+
+    Raises:
+        ValueError: three rows of positions, but no section for each.
+    """
+    half = x.shape[-1] // 2
+    frequencies = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    if positions.ndim == 3:
+        if mrope_section is None or sum(mrope_section) != half:
+            raise ValueError(f"mrope_section {mrope_section} does not divide {half} frequencies")
+        row_of = np.repeat(np.arange(3), mrope_section)  # the row that turns each frequency
+        of_each = jnp.moveaxis(positions[row_of], 0, -1)[:, :, None]
+    else:
+        of_each = positions[:, :, None, None]
+    angles = of_each.astype(jnp.float32) * frequencies
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)

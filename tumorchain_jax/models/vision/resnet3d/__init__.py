@@ -1,0 +1,1 @@
+"""The 3D ResNet-152 of Merlin and Astra."""

@@ -1,0 +1,66 @@
+"""A zip archive of one CT series in DICOM -> Volume.
+
+Nothing of the archive is trusted: no path in it is followed, only files that begin as DICOM does
+are unpacked, into a temporary folder, and no more than `MOST_BYTES`.
+"""
+
+import shutil
+import tempfile
+import zlib
+from pathlib import Path, PurePosixPath
+from zipfile import BadZipFile, ZipFile
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.scan.dicom import DICOM_PREFIX, read_dicom
+from tumorchain_jax.scan.volume import Volume
+
+MOST_BYTES = 4 * 2**30
+MOST_FILES = 10_000
+ENCRYPTED = 1
+
+
+def read_zip(path: Path) -> Volume:
+    """Read the one CT series in a zip archive, in HU, float32.
+
+    Raises:
+        InputError: it is no sound zip archive, is too large, or does not hold one series, as
+            `read_dicom` has it.
+    """
+    with tempfile.TemporaryDirectory(prefix="tumorchain-") as scratch:
+        try:
+            _unpack(path, Path(scratch))
+        except (BadZipFile, NotImplementedError, zlib.error, EOFError) as error:
+            found, expected = f"{error}", "a whole zip archive"
+            raise InputError(path, "file", found, expected, "zip the series again") from error
+        try:
+            volume = read_dicom(Path(scratch))
+        except InputError as error:
+            subject = error.subject.replace(scratch, str(path))
+            raise InputError(
+                subject, error.field, error.found, error.expected, error.hint
+            ) from error
+    return Volume(volume.voxels, volume.affine, str(path))
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Write the DICOM files of an archive into one folder, under names of our own."""
+    with ZipFile(path) as archive:
+        files = [member for member in archive.infolist() if not member.is_dir()]
+        size = sum(member.file_size for member in files)
+        if size > MOST_BYTES or len(files) > MOST_FILES:
+            found = f"{len(files)} files of {size} bytes"
+            expected = f"at most {MOST_FILES} files of {MOST_BYTES} bytes"
+            raise InputError(path, "file", found, expected, "unpack it and give the folder")
+        for number, member in enumerate(files):
+            if member.flag_bits & ENCRYPTED:
+                hint = "unpack it and give the folder"
+                raise InputError(path, "file", "an encrypted archive", "an open one", hint)
+            name = "".join(
+                c for c in PurePosixPath(member.filename).name if c.isalnum() or c in "._-"
+            )
+            with archive.open(member) as packed:
+                start = packed.read(DICOM_PREFIX)
+                if start.endswith(b"DICM") and len(start) == DICOM_PREFIX:
+                    with (folder / f"{number:05d}-{name}").open("wb") as file:
+                        file.write(start)
+                        shutil.copyfileobj(packed, file)

@@ -1,0 +1,127 @@
+"""The compiled step of any task, and what it takes: shapes, types and shardings.
+
+Nothing here makes an array, so that a step can be built, and compiled, for devices that are not
+attached.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.path_rules import Rules
+from tumorchain_jax.parallel import partition
+from tumorchain_jax.parallel.partition import rows_of, state_shardings
+from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
+from tumorchain_jax.training.state import Params, Step, TrainState
+from tumorchain_jax.training.step import Loss, make_step
+
+AbstractArrays = Mapping[str, jax.ShapeDtypeStruct]
+
+
+class Program(NamedTuple):
+    """The step of a training run.
+
+    Attributes:
+        step: consumes the state that it is given. To be traced in `on_mesh(mesh, rules)`.
+        state, batch: what it takes, as shapes with shardings.
+        rules: partition rules of the activations.
+        accumulation: into how many parts a batch is cut, one after the other.
+        flops: floating-point operations of the model in a step; 0 where they are not counted.
+        facts: what else to report of it, such as `remat`.
+    """
+
+    step: Step
+    state: TrainState
+    batch: Any
+    optimizer: optax.GradientTransformation
+    schedule: optax.Schedule
+    rules: partition.Rules = partition.RULES
+    accumulation: int = 1
+    flops: int = 0
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def params(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """All parameters of the state, by path."""
+        return self.state.params
+
+    def start(self, params: Params, statistics: Params | None = None) -> TrainState:
+        """The state before the first step, with these parameters, which it consumes."""
+        trained = {path: params[path] for path in self.state.trained}
+        frozen = {path: params[path] for path in self.state.frozen}
+        shardings = jax.tree.map(sharding_of, self.state.optimizer)
+        optimizer = jax.jit(self.optimizer.init, out_shardings=shardings)(trained)
+        step = jax.device_put(np.int32(0), self.state.step.sharding)
+        return TrainState(step, trained, frozen, optimizer, statistics or {})
+
+
+def make_program(
+    config: ConfigDict,
+    *,
+    loss: Loss,
+    params: AbstractArrays,
+    shardings: Mapping[str, NamedSharding],
+    trainable: Rules[bool],
+    batch: Any,
+    statistics: AbstractArrays | None = None,
+    steps: int,
+    learning_rate_peak: float,
+    lr_multiplier: Rules[float] = ((".*", 1.0),),
+    frozen_dtype: str = "float32",
+    accumulation: int = 1,
+    rules: partition.Rules = (),
+) -> Program:
+    """The step of a task.
+
+    Args:
+        config: reads `optimizer`, `warmup_ratio`, `weight_decay`, `clip_norm` and `seed`.
+        params, shardings: of the model, by path.
+        batch: shapes with shardings; or one sharding for all of its arrays.
+        statistics: by path; replicated on every device.
+        frozen_dtype: of the parameters that are not trained.
+        rules: partition rules of the activations.
+
+    Raises:
+        InputError: no such optimizer, or no rule for some parameter.
+    """
+    schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio)
+    optimizer = make_optimizer(
+        config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier
+    )
+    trained, frozen = split_trainable(dict(params), trainable)
+    dtype = jnp.dtype(frozen_dtype)
+    frozen = {path: jax.ShapeDtypeStruct(leaf.shape, dtype) for path, leaf in frozen.items()}
+    count: Any = jax.ShapeDtypeStruct((), jnp.int32)
+    moments = jax.eval_shape(optimizer.init, trained)
+    plain = TrainState(count, trained, frozen, moments, dict(statistics or {}))
+    state = jax.tree.map(with_sharding, plain, state_shardings(plain, shardings))
+    placed = (jax.tree.map(sharding_of, state), jax.tree.map(sharding_of, batch))
+    step = make_step(loss, optimizer, accumulation=accumulation, seed=config.seed, shardings=placed)
+    return Program(step, state, batch, optimizer, schedule, rules, accumulation)
+
+
+def replicated(params: Mapping[str, Any], mesh: Mesh) -> dict[str, NamedSharding]:
+    """Shardings of a model that every device holds whole, by path."""
+    return dict.fromkeys(params, NamedSharding(mesh, PartitionSpec()))
+
+
+def rows(mesh: Mesh, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    """An array of a batch, its rows over the devices."""
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=rows_of(mesh))
+
+
+def with_sharding(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    """An abstract array, placed."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def sharding_of(leaf: Any) -> Any:
+    """The sharding of an abstract array, or one itself."""
+    return leaf if isinstance(leaf, NamedSharding) else leaf.sharding

@@ -1,0 +1,88 @@
+"""The training tasks by name, and training of any of them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+from jax.sharding import Mesh
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.remote import AnyPath
+from tumorchain_jax.parallel.mesh import make_mesh
+from tumorchain_jax.parallel.partition import on_mesh
+from tumorchain_jax.parallel.processes import barrier, gather_to_host, is_primary
+from tumorchain_jax.training.fit import fit
+from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.segmentation.program import build_program as segmentation_program
+from tumorchain_jax.training.segmentation.train import build_task as segmentation_task
+from tumorchain_jax.training.settings import check_settings
+from tumorchain_jax.training.task import TrainingTask
+from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
+from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
+
+
+class TaskBuilder(NamedTuple):
+    """How a task is made from a configuration.
+
+    Attributes:
+        program: the step on a mesh, without data and without making an array.
+        task: opens the data (makes it if need be) in a working folder, for a program.
+    """
+
+    program: Callable[[ConfigDict, Mesh], Program]
+    task: Callable[[ConfigDict, AnyPath, Mesh, Program], TrainingTask]
+
+
+TASKS = {
+    "tumorchain": TaskBuilder(tumorchain_program, tumorchain_task),
+    "segmentation": TaskBuilder(segmentation_program, segmentation_task),
+}
+
+
+def task_name(config: ConfigDict) -> str:
+    """The task of a configuration.
+
+    Raises:
+        InputError: there is no such task.
+    """
+    name = config.get("task", "tumorchain")
+    if name not in TASKS:
+        raise InputError("config", "task", name, f"one of {', '.join(TASKS)}", "choose one")
+    return name
+
+
+def build_program(config: ConfigDict, mesh: Mesh) -> Program:
+    """The compiled step of a configuration's task.
+
+    Raises:
+        InputError: the configuration is at odds with itself or with the mesh.
+    """
+    return TASKS[task_name(config)].program(config, mesh)
+
+
+def train(config: ConfigDict, workdir: AnyPath) -> None:
+    """Train a configuration's task and export the model to `workdir/export`.
+
+    A resumed run continues as if it had not been stopped: the batch of a step depends on the seed
+    and the step alone, not on how many processes read it.
+
+    Raises:
+        InputError: the configuration is at odds with itself, the devices, the data or the
+            checkpoint.
+        FloatingPointError: a metric is not finite.
+        Stopped: a signal stopped it; it has saved a checkpoint.
+    """
+    check_settings(config)
+    builder = TASKS[task_name(config)]
+    mesh = make_mesh(dict(config.mesh))
+    program = builder.program(config, mesh)
+    task = builder.task(config, workdir, mesh, program)
+    with on_mesh(mesh, program.rules):
+        state = fit(workdir, task, config)
+    params, statistics = (
+        jax.tree.map(gather_to_host, arrays) for arrays in (state.params, state.statistics)
+    )
+    if is_primary():
+        task.export(params, statistics)
+    barrier("exported")
