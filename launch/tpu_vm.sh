@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains on a TPU VM of any number of hosts, and goes on after preemption: asks for the TPU,
+# Trains on a TPU VM of any number of hosts, and resumes after preemption: asks for the TPU,
 # installs this checkout on every host, trains, and asks again when the TPU was taken away.
 #
 #   launch/tpu_vm.sh --name NAME --project PROJECT --zone ZONE --type v5litepod-16 [--spot]
@@ -10,7 +10,7 @@
 # sets and imported weights may lie too; --workdir may also be the path of a folder that all hosts
 # have mounted already. --dry-run prints the commands alone.
 # Stopped and started again it finds the TPU and the training where they are. Exit codes: 0 trained,
-# and the TPU is given back; 2 bad input or usage; 1 failed, and the TPU is kept to be looked at.
+# and the TPU is given back; 2 bad input or usage; 1 failed, and the TPU stays for inspection.
 set -euo pipefail
 readonly STOPPED=75 # of worker.sh
 readonly MOST_FAILURES=3
@@ -154,7 +154,7 @@ while true; do
           [[ $(state) == ACTIVE ]] || continue
           failures=$((failures + 1))
           if ((failures == MOST_FAILURES)); then
-            say "error: failed $failures times, the last time with code $code; $name is kept"
+            say "error: failed $failures times, the last time with code $code; $name stays for inspection"
             exit 1
           fi
           ;;

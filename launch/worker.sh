@@ -4,7 +4,7 @@
 #   worker.sh --config FILE --workdir DIR [--coordinator ...] [--config.a.b=value ...]
 #
 # The arguments are those of `tumorchain train`. Exit codes: 0 trained and exported; 75 stopped by
-# a signal, the same command goes on from there; 2 bad input or usage; anything else failed.
+# a signal, the same command resumes it; 2 bad input or usage; anything else failed.
 set -uo pipefail
 readonly STOPPED=75 # sysexits' EX_TEMPFAIL
 

@@ -68,7 +68,7 @@ def test_lora_differs_in_three_fields(size: str) -> None:
         ("nano", "model.roi_source", "global"),
         ("nano", "model.decoder.num_hidden_layers", 2),
         ("nano", "model.decoder.tie_word_embeddings", False),
-        ("nano", "model.encoder.image", (32, 40, 40)),
+        ("nano", "model.encoder.image", (32, 48, 48)),
         ("nano", "model.projector.activation", "gelu"),
         ("tumorchain_3b_lora", "model.lora.rank", 8),
         ("tumorchain_3b_lora", "model.lora.ranks", ((".*q_proj", 4),)),

@@ -106,5 +106,5 @@ def test_numbers_go_to_weights_and_biases_too(
 
 
 def test_wandb_without_its_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"watch\.wandb: found no such package here"):
+    with pytest.raises(InputError, match=r"watch\.wandb: found not installed"):
         MetricsLog(tmp_path, 0, 9, "project")

@@ -48,7 +48,7 @@ WRONG = {
     "watch.hang_timeout_s": (-1.0,),
     "model.roi_slots": (0,),
     "model.dtype": ("float8",),
-    "model.encoder.image": ((4, 80, 80), (60, 80, 80)),
+    "model.encoder.image": ((4, 80, 80), (68, 80, 80)),
     "model.global_pool": (3,),
     "model.decoder.num_key_value_heads": (0, 3),
     "pretrain.patch_stage.steps": (-1,),

@@ -11,21 +11,21 @@ SECONDS = 180
 
 
 class NotAvailable(Exception):
-    """A file cannot be had, and why."""
+    """A public file could not be downloaded; the message says why."""
 
 
 def cache_folder() -> Path:
-    """Where this user's downloads and compiled programs are kept."""
+    """The folder of this user's downloads, local copies and compiled programs."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tumorchain"
 
 
 def download(requirement: str, folder: Path, options: Sequence[str] = ()) -> Path:
-    """Fetch one archive or wheel, without what it depends on.
+    """Download one archive or wheel, without its dependencies.
 
     Raises:
-        OSError: pip could not.
-        subprocess.SubprocessError: it took too long.
+        OSError: pip failed.
+        subprocess.SubprocessError: it took longer than `SECONDS`.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *options]
     command += ["--disable-pip-version-check", "--dest", str(folder), requirement]

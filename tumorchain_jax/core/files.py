@@ -24,6 +24,11 @@ def is_remote(path: AnyPath) -> bool:
     return "://" in os.fspath(path)
 
 
+def absolute(path: AnyPath) -> AnyPath:
+    """The path from the root, without looking at links; a URL as it is."""
+    return path if is_remote(path) else Path(path).absolute()
+
+
 def write_file(path: AnyPath, content: bytes) -> None:
     """Write a file: whole, or not at all. Makes its folder."""
     if is_remote(path):

@@ -15,7 +15,7 @@ from orbax.checkpoint.checkpoint_managers import AnyPreservationPolicy, BestN, L
 from orbax.checkpoint.options import MultiprocessingOptions
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import AnyPath
+from tumorchain_jax.core.files import AnyPath, absolute
 from tumorchain_jax.core.remote import move_folder
 from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.training.state import TrainState
@@ -39,7 +39,7 @@ class Checkpoints:
 
     def __init__(self, workdir: AnyPath, keep: int, order: Mapping[str, int]):
         self._workdir, self._order = workdir, dict(order)
-        folder = epath.Path(workdir / "checkpoints").resolve()
+        folder = epath.Path(absolute(workdir) / "checkpoints")
         folder.mkdir(exist_ok=True)
         processes = set(range(jax.process_count()))
         options = ocp.CheckpointManagerOptions(

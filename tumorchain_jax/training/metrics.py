@@ -16,7 +16,7 @@ from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import AnyPath, is_remote, write_file
+from tumorchain_jax.core.files import AnyPath, absolute, is_remote, write_file
 from tumorchain_jax.core.remote import upload
 
 FLUSH_SECONDS = 60
@@ -145,7 +145,7 @@ def _wandb_run(project: str, workdir: AnyPath) -> Any:
         raise InputError("config", "watch.wandb", "not installed", "the wandb package", hint)
     import wandb
 
-    folder = os.fspath(workdir if is_remote(workdir) else Path(workdir).absolute())
+    folder = os.fspath(absolute(workdir))
     run = hashlib.sha256(folder.encode()).hexdigest()[:16]
     config = json.loads((workdir / "config.json").read_text())
     return wandb.init(project=project, name=folder, id=run, resume="allow", config=config)

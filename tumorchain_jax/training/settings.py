@@ -157,14 +157,11 @@ def check_settings(config: ConfigDict) -> None:
 
 
 def _check_model(model: TumorChainConfig) -> None:
-    """Sizes that divide each other: voxels and patches, patches and pooling, heads."""
+    """Sizes that divide each other: voxels and patches, heads. Pooling: `TumorChainConfig`."""
     encoder, decoder = model.encoder, model.decoder
     image, grid = encoder.image, encoder.cells
     if min(grid) < 1 or any(size % count for size, count in zip(image, grid, strict=True)):
         _refuse("model.encoder.image", str(image), "a multiple of the patch size along each axis")
-    if any(count % model.global_pool for count in grid):
-        expected = f"a divisor of each axis of the token grid {grid}"
-        _refuse("model.global_pool", str(model.global_pool), expected)
     heads, shared = decoder.num_attention_heads, decoder.num_key_value_heads
     if min(heads, shared) < 1 or heads % shared:
         expected = f"a divisor of the {heads} attention heads"

@@ -140,7 +140,7 @@ def load_model(folder: AnyPath) -> ModelFolder:
 
 def _name(folder: AnyPath) -> str:
     """The folder's; of what training wrote, which is always `export`, with that of the run."""
-    parts = folder.resolve().parts
+    parts = (folder if is_remote(folder) else folder.resolve()).parts
     run, name = parts[-2:] if len(parts) > 1 else ("", *parts)
     return f"{run}/{name}" if name == "export" else name
 

@@ -13,7 +13,8 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import AnyPath, is_remote, write_file
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import barrier, global_batch, is_primary, local_rows
@@ -38,12 +39,15 @@ TRAINER = "nnUNetTrainerNoMirroring"
 """What nnU-Net calls training without mirror images: organs have a side."""
 
 
-def build_task(config: ConfigDict, workdir: Path, mesh: Mesh, program: Program) -> TrainingTask:
+def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Program) -> TrainingTask:
     """Write the plan and the digital patients, as far as they are missing, and open them.
 
     Raises:
         InputError: the folder holds other data.
     """
+    if is_remote(workdir):
+        hint = "name a local folder, and copy its export to the bucket"
+        raise InputError("--workdir", "segmenter", str(workdir), "a local folder", hint)
     data = Path(config.data.folder or workdir / "data")
     plan_folder = workdir / "plan"
     if is_primary():
