@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -55,47 +56,59 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
     )
 
 
+PATCH_STEPS, SCAN_STEPS = 60, 30
+
+
+@pytest.fixture(scope="module")
+def shared(
+    phantoms: Path, tiny: TumorChainConfig, tmp_path_factory: pytest.TempPathFactory
+) -> SimpleNamespace:
+    """The patch stage in a folder that runs share, then the scan stage in another run."""
+    folder = tmp_path_factory.mktemp("pretraining")
+
+    def pretrain(run: str, scan_steps: int) -> dict[str, np.ndarray]:
+        config = _config(tiny, PATCH_STEPS, scan_steps)
+        config.pretrain.folder = str(folder / "shared")
+        return pretrain_encoder(config, phantoms, folder / run)
+
+    patch, scan = pretrain("a", 0), pretrain("b", SCAN_STEPS)
+    return SimpleNamespace(folder=folder, pretrain=pretrain, patch=patch, scan=scan)
+
+
 def test_patch_stage_learns_and_returns_the_encoder(
-    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
+    shared: SimpleNamespace, tiny: TumorChainConfig
 ) -> None:
-    params = pretrain_encoder(_config(tiny, 60), phantoms, tmp_path)
-    before = abstract_params(tiny)
-    assert set(params) == {path for path in before if path.startswith(PRETRAINED)}
-    assert all(params[path].shape == before[path].shape for path in params)
+    params, expected = shared.patch, abstract_params(tiny)
+    assert set(params) == {path for path in expected if path.startswith(PRETRAINED)}
+    assert all(params[path].shape == expected[path].shape for path in params)
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2
     assert all(not params[path].any() for path in attention)
-    losses = _losses(tmp_path / "pretrain" / "patch_stage")
-    assert len(losses) == 60
+    losses = _losses(shared.folder / "shared" / "patch_stage")
+    assert len(losses) == PATCH_STEPS
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
-def test_scan_stage_trains_attention(
-    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
-) -> None:
-    params = pretrain_encoder(_config(tiny, 5, 30), phantoms, tmp_path)
+def test_scan_stage_trains_attention(shared: SimpleNamespace) -> None:
+    params = shared.scan
     assert all(params[path].any() for path in params if re.fullmatch(ATTENTION_OUT, path))
-    losses = _losses(tmp_path / "pretrain" / "scan_stage")
-    assert len(losses) == 30
+    losses = _losses(shared.folder / "shared" / "scan_stage")
+    assert len(losses) == SCAN_STEPS
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
+
+
+def test_pretraining_that_is_done_is_shared_by_runs(shared: SimpleNamespace) -> None:
+    again = shared.pretrain("c", SCAN_STEPS)
+    for path in again:
+        np.testing.assert_array_equal(shared.scan[path], again[path])
+    stages = [shared.folder / "shared" / name for name in ("patch_stage", "scan_stage")]
+    assert [len(_losses(stage)) for stage in stages] == [PATCH_STEPS, SCAN_STEPS]
+    assert not list(shared.folder.glob("[abc]/pretrain"))
 
 
 def _losses(folder: Path) -> list[float]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line)["loss"] for line in lines]
-
-
-def test_pretraining_that_is_done_is_shared_by_runs(
-    phantoms: Path, tiny: TumorChainConfig, tmp_path: Path
-) -> None:
-    config = _config(tiny, 2, 2)
-    config.pretrain.folder = str(tmp_path / "shared")
-    first, again = (pretrain_encoder(config, phantoms, tmp_path / run) for run in "ab")
-    for path in first:
-        np.testing.assert_array_equal(first[path], again[path])
-    stages = [tmp_path / "shared" / name for name in ("patch_stage", "scan_stage")]
-    assert [len(_losses(stage)) for stage in stages] == [2, 2]
-    assert not list(tmp_path.glob("[ab]/pretrain"))
 
 
 def test_pretraining_without_lesions_is_refused(
