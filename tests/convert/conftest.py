@@ -116,6 +116,7 @@ def write_model(save: Save) -> Write:
     def write(folder: Path, fields: Mapping[str, Any], tensors: Tensors) -> Path:
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(fields))
+        (folder / "generation_config.json").write_text('{"do_sample": false}')
         names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
         where = {key: names[number % 2] for number, key in enumerate(tensors)}
         for name in names:
@@ -200,6 +201,8 @@ def refuse(outputs: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., No
         assert said.out == ""
         assert said.err.startswith("tumorchain: error: ")
         assert said.err.count("\n") == 1
+        paths = max((len(str(path)) for path in (source, outputs, *options)), default=0)
+        assert len(said.err) <= 350 + paths
         for word in words:
             assert word in said.err
         assert sorted(outputs.rglob("*")) == before

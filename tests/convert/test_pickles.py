@@ -104,6 +104,26 @@ def test_a_key_in_two_pickles_is_refused(pickled: Path, refuse: Callable[..., No
     refuse(("it in two files", "remove one"), "import", pickled)
 
 
+def test_files_of_a_trainer_are_no_weights(pickled: Path, tmp_path: Path) -> None:
+    for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state_0.pth"):
+        (pickled / name).write_bytes(pickle.dumps(Malicious(tmp_path / "it-ran")))
+    import_folder(pickled, tmp_path / "ours")
+    assert verify(pickled, tmp_path / "ours").same
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_projector_alone_asks_for_its_encoder(tmp_path: Path, refuse: Callable[..., None]) -> None:
+    (tmp_path / "m3d").mkdir()
+    keys = [
+        f"model.mm_projector.projector.{i}.{part}" for i in (0, 2) for part in ("weight", "bias")
+    ]
+    state = {key: torch.zeros((4, 4) if key.endswith("weight") else (4,)) for key in keys}
+    torch.save(state, tmp_path / "m3d" / "mm_projector.bin")
+    refuse(
+        ("found a projector alone", "put the encoder's file beside it"), "import", tmp_path / "m3d"
+    )
+
+
 def test_without_torch_a_pickle_is_refused(
     pickled: Path, refuse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,14 @@ import jax
 import nibabel as nib
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.inference import case as case_module
 from tumorchain_jax.inference import runner
 from tumorchain_jax.inference.analyzer import TASKS, Analyzer
-from tumorchain_jax.inference.record import TOY
+from tumorchain_jax.inference.record import NANO_NAME, TOY
 from tumorchain_jax.phantoms.patient import Patient, make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.interleaved import encode, reason
@@ -141,11 +142,19 @@ def test_report_names_what_it_ran_on(analyzer: Analyzer, patient: Patient) -> No
 def test_another_checkpoint_has_its_folders_name(patient: Patient, tmp_path: Path) -> None:
     folder = tmp_path / "run" / "export"
     shutil.copytree(NANO_CHECKPOINT, folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["projector/linear1/bias"][0] += 1e-6
+    save_file(weights, folder / "model.safetensors")
     report = Analyzer.load(folder)(patient.ct, mask=patient.labels)
     assert (report.model, report.warnings) == ("run/export", ())
-    assert Analyzer.load(NANO_CHECKPOINT / ".." / "nano").checkpoint.name.startswith("nano, which")
     folder.rename(tmp_path / "ours")
     assert Analyzer.load(tmp_path / "ours").checkpoint.name == "ours"
+
+
+def test_nano_is_known_wherever_a_copy_of_it_lies(tmp_path: Path) -> None:
+    shutil.copytree(NANO_CHECKPOINT, tmp_path / "ours")
+    for folder in (tmp_path / "ours", NANO_CHECKPOINT / ".." / "nano"):
+        assert Analyzer.load(folder).checkpoint.name == NANO_NAME
 
 
 def test_a_question_about_what_the_masks_do_not_show(analyzer: Analyzer, patient: Patient) -> None:

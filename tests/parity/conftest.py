@@ -6,9 +6,14 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from tumorchain_jax.bench.torch_training import m3d_encoder
+from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.weight_map import Table
+from tumorchain_jax.weights.matching import Family, load_arrays
+from tumorchain_jax.weights.tensor_files import read_file
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +66,17 @@ def torch_outputs() -> Callable[[Any, np.ndarray], tuple[np.ndarray, np.ndarray,
         return out.hidden_states[-1].numpy(), torch.stack(outputs).numpy(), out.logits.numpy()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def load_weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict]:
+    """A PyTorch state dict as our parameters, by the reader that `convert import` uses."""
+
+    def load(table: Table, theirs: dict, like: Any, passthrough: tuple[str, ...] = ()) -> dict:
+        path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+        save_file({key: np.ascontiguousarray(value) for key, value in theirs.items()}, path)
+        shapes = {path: tuple(leaf.shape) for path, leaf in flatten(like).items()}
+        family = Family("test", {}, table, shapes, passthrough=passthrough)
+        return unflatten(load_arrays(path, family, read_file(path)))
+
+    return load

@@ -12,7 +12,6 @@ import pytest
 
 from tumorchain_jax.models.language.qwen2.convert import TABLE
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
-from tumorchain_jax.models.weight_map import to_ours
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -45,12 +44,12 @@ def model(randomised: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def params(model: Any) -> dict:
+def params(model: Any, load_weights: Callable[..., dict]) -> dict:
     decoder, tokens = Decoder(CONFIG), jnp.zeros((1, 2), jnp.int32)
     init = partial(decoder.init, method=lambda d, x: d(d.embed(x))[0])
     like = nn.unbox(jax.eval_shape(init, jax.random.key(0), tokens))["params"]
     theirs = {f"model.{key}": value.numpy() for key, value in model.state_dict().items()}
-    return to_ours(TABLE, theirs, like)
+    return load_weights(TABLE, theirs, like)
 
 
 @pytest.fixture(params=["random", "equal", "one-row"])

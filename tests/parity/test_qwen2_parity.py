@@ -1,23 +1,23 @@
 """The decoder against transformers' Qwen2 and PEFT's LoRA, with the same random weights."""
 
+import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array, Float, Int
-from safetensors.numpy import load_file
 
-from tumorchain_jax.models.language.qwen2.convert import IGNORE, LORA_TABLE, TABLE
+from tumorchain_jax.convert.imported import Imported
+from tumorchain_jax.convert.importer import import_folder
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.layers.linear import LoRA
-from tumorchain_jax.models.weight_map import from_ours, to_ours
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -55,7 +55,7 @@ def randomise(model):
 
 def sizes(config: Qwen2Config) -> dict[str, Any]:
     """Our config as keyword arguments of theirs."""
-    named = asdict(config)
+    named = config.to_dict()
     rope = {"rope_type": "default", "rope_theta": named.pop("rope_theta")}
     return {**named, "rope_parameters": rope}
 
@@ -65,10 +65,11 @@ def random_qwen2(config: Qwen2Config):
     return randomise(transformers.Qwen2ForCausalLM(theirs))
 
 
-def released(model, folder: Path) -> dict[str, np.ndarray]:
-    """The state dict as it stands in a checkpoint file."""
-    model.save_pretrained(folder)
-    return load_file(folder / "model.safetensors")
+def load(model, folder: Path) -> dict[str, Any]:
+    """The decoder's parameters, imported from a saved model."""
+    model.save_pretrained(folder / "theirs")
+    import_folder(folder / "theirs", folder / "ours")
+    return Imported(folder / "ours").restore()["decoder"]
 
 
 def whole(
@@ -89,12 +90,6 @@ def run(decoder: Decoder, params: dict, tokens: np.ndarray) -> tuple:
     return jax.jit(partial(decoder.apply, method=whole))({"params": params}, tokens)
 
 
-def shapes(decoder: Decoder) -> dict:
-    tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
-    init = jax.eval_shape(lambda x: decoder.init(jax.random.key(0), x, method=whole), tokens)
-    return nn.unbox(init)["params"]
-
-
 def random_tokens(*shape: int) -> np.ndarray:
     return np.random.default_rng(2).integers(0, 71, shape)
 
@@ -109,21 +104,13 @@ def assert_logits_close(got: Array, expected: np.ndarray) -> None:
     assert np.abs(np.asarray(got) - expected).max() <= TOLERANCE_LOGITS
 
 
-def assert_identical(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert got.keys() == expected.keys()
-    for key, value in got.items():
-        assert value.dtype == expected[key].dtype, key
-        assert value.shape == expected[key].shape, key
-        assert value.tobytes() == expected[key].tobytes(), key
-
-
 @pytest.mark.parametrize("config", [TIED, UNTIED], ids=["tied", "untied"])
 def test_reading_in_pieces_equals_transformers(
     config: Qwen2Config, tmp_path: Path, torch_outputs: Outputs
 ) -> None:
     """Rows of 17, 9 and 13 tokens enter in pieces of 7, pads anywhere between them."""
     model, decoder = random_qwen2(config), Decoder(config, unrolled=True)
-    params = unroll(to_ours(TABLE, released(model, tmp_path), shapes(Decoder(config)), IGNORE))
+    params = unroll(load(model, tmp_path))
     rng, lengths, total = np.random.default_rng(3), (17, 9, 13), 28
     tokens, valid = random_tokens(3, total), np.zeros((3, total), bool)
     for row, count in enumerate(lengths):
@@ -147,10 +134,11 @@ def test_reading_in_pieces_equals_transformers(
 
 
 def test_weights_of_a_tied_model_are_refused_by_an_untied_one(tmp_path: Path) -> None:
-    theirs = released(random_qwen2(TIED), tmp_path)
-    untied = Decoder(replace(TIED, tie_word_embeddings=False))
-    with pytest.raises(ValueError, match=r"missing lm_head\.weight"):
-        to_ours(TABLE, theirs, shapes(untied), IGNORE)
+    random_qwen2(TIED).save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tie_word_embeddings": False}))
+    with pytest.raises(InputError, match=r"lm_head\.weight: found no such array"):
+        import_folder(tmp_path / "theirs", tmp_path / "ours")
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
@@ -158,7 +146,7 @@ def test_lora_equals_peft(tmp_path: Path, torch_outputs: Outputs) -> None:
     peft = pytest.importorskip("peft")
     config, rank, alpha = UNTIED, 4, 12.0
     base, tokens = random_qwen2(config), random_tokens(2, 11)
-    weights = released(base, tmp_path)
+    base.save_pretrained(tmp_path / "base")
     plain = torch_outputs(base, tokens)
     adapted = peft.get_peft_model(
         base, peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=["q_proj", "down_proj"])
@@ -166,16 +154,17 @@ def test_lora_equals_peft(tmp_path: Path, torch_outputs: Outputs) -> None:
     for name, parameter in adapted.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(parameter, 0, 0.2)
-    adapted.eval().save_pretrained(tmp_path)
-    adapter = load_file(tmp_path / "adapter_model.safetensors")
+    adapted.eval().save_pretrained(tmp_path / "adapter")
 
     lora = LoRA((".*/(q_proj|down_proj)",), rank, alpha)
-    decoder, table = Decoder(config, lora), (*TABLE, *LORA_TABLE)
-    params = to_ours(table, weights | adapter, shapes(decoder), IGNORE)
+    decoder = Decoder(config, lora)
+    import_folder(tmp_path / "base", tmp_path / "ours")
+    import_folder(tmp_path / "adapter", tmp_path / "low", base=tmp_path / "base")
+    flat = [flatten(Imported(tmp_path / name).restore()["decoder"]) for name in ("ours", "low")]
+    params = unflatten(flat[0] | flat[1])
     hidden, layers, logits = torch_outputs(adapted, tokens)
     got = run(decoder, params, tokens)
     assert np.abs(logits - plain[2]).max() > 1, "the adapter does something"
     assert_hidden_close(got[0], hidden)
     assert_hidden_close(got[1], layers)
     assert_logits_close(got[2], logits)
-    assert_identical(from_ours(table, params), weights | adapter)

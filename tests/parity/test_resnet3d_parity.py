@@ -1,5 +1,6 @@
 """The 3D ResNet against a PyTorch twin of Merlin's I3ResNet, weights and statistics random."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.families import encoder_from_dict
 from tumorchain_jax.models.vision.resnet3d.convert import CARRIED, TABLE, kernel_flops
 from tumorchain_jax.models.vision.resnet3d.model import ResNet3D, ResNet3DConfig
-from tumorchain_jax.models.weight_map import from_ours, to_ours
+from tumorchain_jax.models.weight_map import from_ours
 
 torch = pytest.importorskip("torch")
 FlopCounterMode = pytest.importorskip("torch.utils.flop_counter").FlopCounterMode
@@ -115,9 +116,11 @@ def random_volume() -> np.ndarray:
     return np.random.default_rng(1).random((2, *SMALL.image), np.float32)
 
 
-def test_resnet3d_features_equal_the_twin_s_and_weights_come_back(model: Any) -> None:
+def test_resnet3d_features_equal_the_twin_s_and_weights_come_back(
+    model: Any, load_weights: Callable[..., dict]
+) -> None:
     theirs = {key: value.numpy() for key, value in model.state_dict().items()}
-    params = to_ours(TABLE, theirs, shapes(SMALL), CARRIED)
+    params = load_weights(TABLE, theirs, shapes(SMALL), CARRIED)
     volume = random_volume()
     got = jax.jit(ResNet3D(SMALL).apply)({"params": params}, volume)
     assert_close(got, expected_features(model, volume))
@@ -177,10 +180,10 @@ def test_resnet3d_checkpoints_are_read_and_written_back(
     assert_close(got, expected_features(model, volume))
 
 
-def test_resnet3d_gradients_equal_the_twin_s(model: Any) -> None:
+def test_resnet3d_gradients_equal_the_twin_s(model: Any, load_weights: Callable[..., dict]) -> None:
     """With frozen statistics in PyTorch too; of the stem's kernel, of a norm, of a later stage."""
     theirs = {key: value.numpy() for key, value in model.state_dict().items()}
-    params, volume = to_ours(TABLE, theirs, shapes(SMALL), CARRIED), random_volume()[:1]
+    params, volume = load_weights(TABLE, theirs, shapes(SMALL), CARRIED), random_volume()[:1]
 
     def loss(params: Any) -> Any:
         features = ResNet3D(SMALL, remat="full").apply({"params": params}, jnp.asarray(volume))

@@ -20,7 +20,7 @@ PROMPTS = (
     "What is 17 + 25? Explain step by step.",
     "Translate to French: The liver is enlarged, but the spleen is not.",
 )
-TOKENS = 64
+TOKENS = 24
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """A whole TumorChain, exported and put together from PyTorch's own parts, says the same."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from tumorchain_jax.convert.command import convert
+from tumorchain_jax.convert.command import convert, text
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.layers.attention import one_sequence
 from tumorchain_jax.models.layers.linear import LoRA
-from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, init_params
+from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
 from tumorchain_jax.models.tumorchain.projector import pool_cells
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
@@ -52,33 +54,61 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture(params=[None, ADAPTED], ids=["plain", "lora"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Ours, with nothing constant in it."""
+@pytest.fixture(scope="module", params=[None, ADAPTED], ids=["plain", "lora"])
+def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with nothing constant in it (`ours`), and its export (`theirs`)."""
+    folder = tmp_path_factory.mktemp("tumorchain")
     config = TumorChainConfig(**{**vars(CONFIG), "lora": request.param})
     rng = np.random.default_rng(0)
     params = {
-        path: np.asarray(leaf) + rng.normal(0, 0.1, leaf.shape).astype(np.float32)
-        for path, leaf in init_params(config, jax.random.key(0)).items()
+        path: rng.normal(float(path.endswith(("scale", "norm/weight"))), 0.1, leaf.shape)
+        for path, leaf in abstract_params(config).items()
     }
     tokenizer = Tokenizer.train(["the liver and the spleen"], config.decoder.vocab_size)
-    export(tmp_path / "ours", config, PreprocessConfig((8, 16, 16)), "all", params, tokenizer)
-    return tmp_path / "ours"
+    export(folder / "ours", config, PreprocessConfig((8, 16, 16)), "all", params, tokenizer)
+    convert("export", folder / "ours", folder / "theirs")
+    return folder
 
 
-def test_there_and_back_every_byte_is_the_same(checkpoint: Path, tmp_path: Path) -> None:
-    convert("export", checkpoint, tmp_path / "theirs", None, None, None)
-    assert convert("verify", checkpoint, tmp_path / "theirs", None, None, None)["same"]
-    convert("import", tmp_path / "theirs", tmp_path / "back", None, None, None)
-    for path in checkpoint.iterdir():
+def test_round_trip_changes_no_byte(folders: Path, tmp_path: Path) -> None:
+    ours, theirs = folders / "ours", folders / "theirs"
+    assert convert("verify", ours, theirs)["same"]
+    assert convert("verify", theirs, ours)["same"]
+    convert("import", theirs, tmp_path / "back")
+    for path in ours.iterdir():
         assert (tmp_path / "back" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_pytorch_says_the_same(
-    checkpoint: Path, tmp_path: Path, m3d_vit: Callable[[ViT3DConfig], Any]
-) -> None:
-    theirs = tmp_path / "theirs"
-    convert("export", checkpoint, theirs, None, None, None)
+def test_inspect_reads_both_folders(folders: Path) -> None:
+    ours = convert("inspect", folders / "ours", None)
+    theirs = convert("inspect", folders / "theirs", None)
+    assert ours["parameters"] == theirs["parameters"]
+    row = ours["parameters"]["decoder/layers/mlp/down_proj/kernel"]
+    key = "model.layers.0.mlp.down_proj.weight"
+    assert row == {"shape": [2, 32, 24], "from": f"language_model/model.safetensors: {key}"}
+    assert ours["tensors"] == len(ours["parameters"]) < theirs["tensors"]
+    assert text(ours).startswith("tumorchain (a checkpoint): ")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "language_model/config.json"])
+def test_verify_reads_more_than_weights(name: str, folders: Path, tmp_path: Path) -> None:
+    other = name if name == "config.json" else f"language_model/{Path(name).name}"
+    theirs = shutil.copytree(folders / "theirs", tmp_path / "theirs")
+    values = json.loads((theirs / other).read_text())
+    (theirs / other).write_text(json.dumps({**values, "more": 1}))
+    found = convert("verify", folders / "ours", theirs)
+    assert (found["same"], found["different"]) == (False, [name])
+
+
+def test_options_that_do_not_apply_are_refused(folders: Path, tmp_path: Path) -> None:
+    for option in ({"dtype": "bfloat16"}, {"base": tmp_path}, {"adapter": tmp_path}):
+        [name] = option
+        with pytest.raises(InputError, match=f"--{name}: found .*, expected .* a TumorChain"):
+            convert("export", folders / "ours", tmp_path / "theirs", **option)
+
+
+def test_pytorch_says_the_same(folders: Path, m3d_vit: Callable[[ViT3DConfig], Any]) -> None:
+    theirs = folders / "theirs"
     rng = np.random.default_rng(1)
     volume = rng.random((1, *CONFIG.encoder.image), np.float32)
     tokens = rng.integers(0, 256, (1, 20))
@@ -87,7 +117,7 @@ def test_pytorch_says_the_same(
     roi = np.array([[[8, 9, 12, 0], [20, 21, 30, 33]]])
     valid = np.array([[[True, True, True, False], [True] * 4]])
 
-    exported = load_model(checkpoint)
+    exported = load_model(folders / "ours")
     logits, organs = jax.jit(TumorChain(exported.model).apply)(
         {"params": unflatten(exported.params)},
         volume,
@@ -123,10 +153,12 @@ def test_pytorch_says_the_same(
     assert np.abs(np.asarray(organs)[0] - abnormal).max() <= TOLERANCE
 
 
-def test_the_tokenizer_is_the_same(checkpoint: Path, tmp_path: Path) -> None:
-    convert("export", checkpoint, tmp_path / "theirs", None, None, None)
-    folder = tmp_path / "theirs" / "language_model"
-    ours, theirs = Tokenizer.load(checkpoint), transformers.AutoTokenizer.from_pretrained(folder)
+def test_the_tokenizer_is_the_same(folders: Path) -> None:
+    folder = folders / "theirs" / "language_model"
+    ours, theirs = (
+        Tokenizer.load(folders / "ours"),
+        transformers.AutoTokenizer.from_pretrained(folder),
+    )
     text = "Where is the tumour? 12 mm in the liver."
     assert theirs(text)["input_ids"] == ours.encode(text)
     ends = json.loads((folder / "generation_config.json").read_text())

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tumorchain_jax.convert.exporter import export_folder
 from tumorchain_jax.convert.imported import Imported
@@ -18,9 +18,9 @@ from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
 from tumorchain_jax.models.tumorchain.projector import Projector as OurProjector
 from tumorchain_jax.models.tumorchain.projector import ProjectorConfig
-from tumorchain_jax.models.vision.vit3d.convert import IGNORE, TABLE
+from tumorchain_jax.models.vision.vit3d.convert import CLIP_FIELDS, TABLE
 from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
-from tumorchain_jax.models.weight_map import from_ours, to_ours
+from tumorchain_jax.models.weight_map import from_ours
 
 torch = pytest.importorskip("torch")
 
@@ -48,8 +48,14 @@ def random_m3d(m3d_vit: Callable[[ViT3DConfig], Any]) -> Callable[[ViT3DConfig],
     return build
 
 
-def state(model: Any) -> dict[str, np.ndarray]:
-    return {key: value.numpy() for key, value in model.state_dict().items()}
+def load(model: Any, config: ViT3DConfig, folder: Path) -> dict[str, Any]:
+    """The encoder's parameters, imported from a saved model."""
+    (folder / "theirs").mkdir()
+    save_file(model.state_dict(), folder / "theirs" / "model.safetensors")
+    fields = {theirs: getattr(config, ours) for theirs, ours in CLIP_FIELDS.items()}
+    (folder / "theirs" / "config.json").write_text(json.dumps(fields))
+    import_folder(folder / "theirs", folder / "ours")
+    return Imported(folder / "ours").restore()["encoder"]
 
 
 def shapes(config: ViT3DConfig) -> dict:
@@ -58,9 +64,9 @@ def shapes(config: ViT3DConfig) -> dict:
 
 
 @CONFIGS
-def test_features_equal_monai(config: ViT3DConfig, random_m3d: RandomM3D) -> None:
+def test_features_equal_monai(config: ViT3DConfig, random_m3d: RandomM3D, tmp_path: Path) -> None:
     model = random_m3d(config)
-    params = to_ours(TABLE, state(model), shapes(config), IGNORE)
+    params = load(model, config, tmp_path)
     volume = np.random.default_rng(1).random((2, *config.image), np.float32)
     with torch.no_grad():
         expected = model(torch.from_numpy(volume)).numpy()

@@ -199,8 +199,37 @@ def test_weights_of_two_dimensions_are_refused(theirs: Path) -> None:
     key = "encoder.stages.1.0.convs.0.conv.weight"
     flat = torch.zeros(6, 4, 3, 3)
     change(theirs, lambda checkpoint: checkpoint["network_weights"].update({key: flat}))
-    words = f"wrong {key} (shape (6, 4, 3, 3), expected (6, 4, 3, 3, 3))"
+    words = f"{key}: found (6, 4, 3, 3), expected (6, 4, 3, 3, 3)"
     with pytest.raises(InputError, match=re.escape(words)):
+        load_segmentation_model(theirs)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "decoder.encoder.stages.1.0.convs.0.conv.weight",
+        "decoder.encoder.stages.1.0.convs.0.all_modules.0.weight",
+        "encoder.stages.1.0.convs.0.all_modules.1.bias",
+        "decoder.stages.0.convs.0.all_modules.0.bias",
+    ],
+)
+def test_checkpoint_whose_copy_of_a_tensor_differs_is_refused(copy: str, theirs: Path) -> None:
+    """PyTorch would take the copy, which comes last."""
+    values = torch.load(theirs / CHECKPOINT, weights_only=False)
+    weights = values["network_weights"]
+    weights[copy] = weights[copy] + 1
+    torch.save(values, theirs / CHECKPOINT)
+    with pytest.raises(InputError, match=re.escape(f"{copy}: found other numbers than")):
+        load_segmentation_model(theirs)
+
+
+def test_checkpoint_with_a_copy_of_nothing_is_refused(theirs: Path) -> None:
+    values = torch.load(theirs / CHECKPOINT, weights_only=False)
+    values["network_weights"]["decoder.encoder.stages.9.0.convs.0.conv.weight"] = torch.zeros(3)
+    torch.save(values, theirs / CHECKPOINT)
+    with pytest.raises(
+        InputError, match=r"decoder\.encoder\.stages\.9.*: found \(3,\), expected no such array"
+    ):
         load_segmentation_model(theirs)
 
 
@@ -251,19 +280,19 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "cut short": (cut_short, "fold_3/model.safetensors: size: found"),
     "another data set": (
         one_label_less,
-        "wrong decoder/stage0_head/bias (shape (3,), expected (2,))",
+        "decoder/stage0_head/bias: found (3,), expected (2,)",
     ),
     "a missing tensor": (
         with_tensors(lambda t: t.pop(KERNEL)),
-        f"tensors: found missing {KERNEL}, expected each tensor of nnunet once",
+        f"{KERNEL}: found no such array, expected (3, 3, 3, 4, 6)",
     ),
     "a tensor more": (
         with_tensors(lambda t: t.update({"norm/mean": t[KERNEL]})),
-        "found unexpected norm/mean",
+        "norm/mean: found (3, 3, 3, 4, 6), expected no such array",
     ),
     "integers": (
         with_tensors(lambda t: t.update({KERNEL: t[KERNEL].astype(np.int32)})),
-        f"wrong {KERNEL} (dtype int32",
+        f"{KERNEL}: found int32, expected float32",
     ),
     "NaN": (
         with_tensors(lambda t: t[KERNEL].reshape(-1).__setitem__(-1, np.nan)),

@@ -134,7 +134,68 @@ def truncate(folder: Path) -> None:
 
 
 WEIGHT = "decoder/embed_tokens/embedding"
+
+
+def of_model(part: str, **values: Any) -> Callable[[Path], None]:
+    return edit_config(lambda c: (c["model"][part] if part else c["model"]).update(values))
+
+
+def without(part: str, name: str) -> Callable[[Path], None]:
+    return edit_config(lambda c: (c["model"][part] if part else c["model"]).pop(name))
+
+
+def with_weight(value: float) -> Callable[[Path], None]:
+    return edit_weights(lambda p: p[WEIGHT].reshape(-1).__setitem__(-1, value))
+
+
+def as_dtype(dtype: Any) -> Callable[[Path], None]:
+    return edit_weights(lambda p: p.update({WEIGHT: p[WEIGHT].astype(dtype)}))
+
+
+NAN, INFINITY = float("nan"), float("inf")
+BAD_VALUES = {
+    "NaN": (with_weight(NAN), f"{WEIGHT}: found NaN"),
+    "infinity": (with_weight(-INFINITY), f"{WEIGHT}: found NaN or infinity"),
+    "int8": (as_dtype(np.int8), f"{WEIGHT}: found int8, expected float32"),
+    "int64": (as_dtype(np.int64), f"{WEIGHT}: found int64, expected float32"),
+    "no epsilon": (without("decoder", "rms_norm_eps"), "decoder.rms_norm_eps: found no such field"),
+    "epsilon of nothing": (of_model("decoder", rms_norm_eps=NAN), "rms_norm_eps: found nan"),
+    "epsilon 0": (of_model("decoder", rms_norm_eps=0.0), "rms_norm_eps: found 0.0, expected"),
+    "theta 0": (of_model("decoder", rope_theta=0.0), "rope_theta: found 0.0, expected over 0"),
+    "theta below": (of_model("decoder", rope_theta=-1e4), "rope_theta: found -10000.0"),
+    "endless theta": (of_model("decoder", rope_theta=INFINITY), "rope_theta: found inf"),
+    "text as truth": (
+        of_model("decoder", tie_word_embeddings="false"),
+        "tie_word_embeddings: found 'false', expected bool",
+    ),
+    "no heads": (of_model("decoder", num_attention_heads=0), "num_attention_heads: found 0"),
+    "odd heads": (of_model("decoder", head_dim=7), r"head_dim: found \(2,\), expected a divisor"),
+    "heads": (of_model("decoder", num_key_value_heads=7), "num_key_value_heads: found"),
+    "a new field": (of_model("decoder", colour=1), "decoder.colour: found an unknown field"),
+    "encoder's heads": (of_model("encoder", num_heads=7), "encoder.num_heads: found"),
+    "no patch": (of_model("encoder", patch=[0, 4, 4]), r"encoder.patch: found \(0, 4, 4\)"),
+    "patch": (of_model("encoder", patch=[3, 4, 4]), r"encoder.patch: found \(3, 4, 4\)"),
+    "two axes": (of_model("encoder", image=[8, 16]), r"encoder.image: found \[8, 16\]"),
+    "another grid": (edit_config(lambda c: c["preprocess"].update(grid=[8, 16, 8])), "grid"),
+    "no slots": (of_model("", roi_slots=0), "roi_slots: found 0, expected over 0"),
+    "no slots at all": (without("", "roi_slots"), "roi_slots: found no such field"),
+    "pool": (of_model("", global_pool=3), "global_pool: found 3, expected a divisor"),
+    "source": (of_model("", roi_source="eyes"), "roi_source: found 'eyes', expected 'encoder' or"),
+    "activation": (of_model("projector", activation="tanh"), "activation: found 'tanh'"),
+    "dtype": (of_model("", dtype="int8"), "dtype: found 'int8'"),
+    "text as initial_roi": (
+        edit_config(lambda c: c.update(initial_roi="no")),
+        "initial_roi: found 'no', expected bool",
+    ),
+    "no history": (edit_config(lambda c: c.pop("history")), "history: found no such field"),
+    "a field of config.json": (edit_config(lambda c: c.update(colour=1)), "colour: found an unkn"),
+    "deep JSON": (
+        lambda f: (f / "config.json").write_text('{"model":' + "[" * 10**5),
+        "checkpoint: found .*recursion",
+    ),
+}
 BAD_EXPORTS = {
+    **BAD_VALUES,
     "no config": (lambda f: (f / "config.json").unlink(), "config.json: found none"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "model.safetensors: found none"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: found none"),
@@ -153,7 +214,7 @@ BAD_EXPORTS = {
     "no model": (edit_config(lambda c: c.pop("model")), "found .*model.*, expected a TumorChain"),
     "unknown field": (edit_config(lambda c: c["model"].update(colour=1)), "colour"),
     "number as encoder": (edit_config(lambda c: c["model"].update(encoder=3)), "checkpoint: found"),
-    "unknown history": (edit_config(lambda c: c.update(history="some")), "history 'some'"),
+    "unknown history": (edit_config(lambda c: c.update(history="some")), "history: found 'some'"),
     "another window": (edit_config(lambda c: c["preprocess"].update(width=-1.0)), "width > 0 HU"),
     "another size": (
         edit_config(lambda c: c["model"]["decoder"].update(vocab_size=600)),
@@ -183,6 +244,7 @@ def test_a_bad_export_is_refused_in_one_line(
         load_model(folder)
     assert str(error.value).startswith(str(folder))
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) <= 300 + len(str(folder))
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -1,30 +1,16 @@
-"""`tumorchain convert`: what each of its four words does, as plain values."""
+"""`tumorchain convert`: its four verbs, as plain values and as text."""
 
 from pathlib import Path
 from typing import Any
 
-from tumorchain_jax.convert.exporter import export_folder
-from tumorchain_jax.convert.importer import describe, import_folder
-from tumorchain_jax.convert.nnunet import (
-    export_segmentation,
-    import_segmentation,
-    inspect_segmentation,
-    is_segmentation,
-    verify_segmentation,
-)
-from tumorchain_jax.convert.recognise import open_source
-from tumorchain_jax.convert.tumorchain import (
-    export_tumorchain,
-    import_tumorchain,
-    is_ours,
-    is_theirs,
-    verify_tumorchain,
-)
-from tumorchain_jax.convert.verifier import Verdict, verify
+from tumorchain_jax.convert.format import Facts, Options
+from tumorchain_jax.convert.nnunet import NNUNET
+from tumorchain_jax.convert.published import PUBLISHED
+from tumorchain_jax.convert.tumorchain import TUMORCHAIN
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import atomic_directory
-from tumorchain_jax.weights.matching import match
 
+FORMATS = (NNUNET, TUMORCHAIN, PUBLISHED)
+"""The first that detects a folder is its format."""
 SHOWN = 20
 """Keys that a line of text names."""
 
@@ -33,72 +19,37 @@ def convert(
     what: str,
     source: Path,
     output: Path | None,
-    dtype: str | None,
-    base: Path | None,
-    adapter: Path | None,
-) -> dict[str, Any]:
-    """Do it.
+    dtype: str | None = None,
+    base: Path | None = None,
+    adapter: Path | None = None,
+) -> Facts:
+    """Run one conversion verb: import, export, inspect or verify.
 
     Returns:
         what was done or found; of `verify` with `same`.
 
     Raises:
-        InputError: the input cannot be used, or `output` is not given where it is needed.
+        InputError: the input cannot be used, an option is not one of its format, or `output` is
+            not given where it is needed.
     """
-    if is_segmentation(source):
-        return _convert_segmentation(what, source, output, dtype)
+    options = Options(dtype, base, adapter)
+    # An output can tell more than a damaged source.
+    of = [source, output] if what == "verify" and output else [source]
+    form = next(form for form in FORMATS if any(form.detect(folder) for folder in of))
+    form.check(options)
     if what == "inspect":
-        with open_source(source, base) as (tensors, family):
-            return describe(family, tensors, match(source, family, tensors, dtype))
-    output = _named(output)
-    if what == "verify":
-        return _told(_verify(source, output))
-    if what == "import" and is_theirs(source):
-        with atomic_directory(output) as part:
-            count = import_tumorchain(source, part)
-    elif what == "import":
-        count = len(import_folder(source, output, dtype, base))
-    elif is_ours(source):
-        with atomic_directory(output) as part:
-            count = export_tumorchain(source, part)
-    else:
-        count = len(export_folder(source, output, dtype, adapter))
-    return {"output": str(output), "tensors": count}
-
-
-def _convert_segmentation(
-    what: str, source: Path, output: Path | None, dtype: str | None
-) -> dict[str, Any]:
-    if dtype not in (None, "float32"):
-        hint = "leave it out"
-        raise InputError("command line", "--dtype", dtype, "float32, as nnU-Net has it", hint)
-    if what == "inspect":
-        return inspect_segmentation(source)
-    output = _named(output)
-    if what == "verify":
-        return _told(verify_segmentation(source, output))
-    change = import_segmentation if what == "import" else export_segmentation
-    return {"output": str(output), "tensors": change(source, output)}
-
-
-def _named(output: Path | None) -> Path:
+        return form.inspect(source, options)
     if output is None:
         raise InputError("command line", "-o", "none", "a folder", "name one")
-    return output
-
-
-def _told(verdict: Verdict) -> dict[str, Any]:
-    return {"same": verdict.same, **vars(verdict)}
-
-
-def _verify(source: Path, output: Path) -> Verdict:
-    if is_ours(source):
-        return verify_tumorchain(source, output)
-    return verify_tumorchain(output, source) if is_ours(output) else verify(source, output)
+    if what == "verify":
+        verdict = form.verify(source, output)
+        return {"same": verdict.same, **vars(verdict)}
+    change = form.to_ours if what == "import" else form.to_theirs
+    return {"output": str(output), "tensors": change(source, output, options)}
 
 
 def text(facts: dict[str, Any]) -> str:
-    """Those values for people."""
+    """Format those values for people."""
     if "family" in facts:
         return _inspected(facts)
     lines = []
@@ -124,7 +75,7 @@ def _inspected(facts: dict[str, Any]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    for name in ("carried", "ignored"):
+    for name in ("passthrough", "ignored"):
         keys = facts[name]
         more = " ..." if len(keys) > SHOWN else ""
         lines += [f"{name}: {len(keys)}: {' '.join(keys[:SHOWN])}{more}"] if keys else []

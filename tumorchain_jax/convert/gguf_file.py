@@ -1,4 +1,4 @@
-"""A Llama-family GGUF file -> the Hugging Face folder that it was made from, in float32.
+"""Reader of Llama-family GGUF files: the Hugging Face folder each was made from, in float32.
 
 GGUF is llama.cpp's one-file format: weights, often quantised, with configuration and tokenizer.
 Its converter reorders the rows of q and k for interleaved rotary embedding; here they are put back
@@ -116,7 +116,7 @@ def _read_config(path: Path, fields: Mapping[str, Any], tied: bool) -> Qwen2Conf
 
 
 def _key(path: Path, name: str) -> str:
-    """What Hugging Face calls a tensor."""
+    """Name a tensor as Hugging Face does."""
     if name in TENSORS:
         return TENSORS[name]
     block, number, part, *rest = [*name.split("."), "", "", ""]
@@ -126,13 +126,13 @@ def _key(path: Path, name: str) -> str:
 
 
 def _half_split(rows: np.ndarray, heads: int) -> np.ndarray:
-    """Interleaved pairs of rows (e0 e1 e0 e1) of each head -> the first halves, then the second."""
+    """Reorder interleaved rows (e0 e1 e0 e1) of each head: first halves, then second ones."""
     pairs = rows.reshape(heads, len(rows) // heads // 2, 2, -1)
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
 def _tokenizer(path: Path, fields: Mapping[str, Any]) -> PreTrainedTokenizerFast:
-    """The byte-level tokenizer that is in the file."""
+    """Build the byte-level tokenizer that is in the file."""
     kind, cut = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre")
     if kind != "gpt2" or cut not in CUTS_DIGITS:
         found, expected = f"{kind!r}, {cut!r}", f"'gpt2', one of {CUTS_DIGITS}"

@@ -1,8 +1,8 @@
-"""Published weights -> an imported folder, a piece of a tensor at a time.
+"""Import of published weights into a folder of ours, a piece of a tensor at a time.
 
 What is being written lies in a hidden folder beside the output, with a journal of the tensors that
-are done. An import that was stopped goes on from there if the source is still the same; one that
-failed leaves nothing. The output appears by rename.
+are done. An import that was stopped resumes there if the source is still the same; one that failed
+leaves nothing. The output appears by rename.
 """
 
 import hashlib
@@ -18,12 +18,21 @@ import numpy as np
 from tqdm import tqdm
 
 from tumorchain_jax import NOTICE, __version__
-from tumorchain_jax.convert.imported import CARRIED, PARAMS, SOURCE, Entry, write_manifest
+from tumorchain_jax.convert.adapter import BASE_HEAD, HEAD
+from tumorchain_jax.convert.adapter_config import MERGE
+from tumorchain_jax.convert.imported import (
+    PARAMS,
+    PASSTHROUGH,
+    SOURCE,
+    Entry,
+    Hashes,
+    write_manifest,
+)
 from tumorchain_jax.convert.recognise import as_folder, open_source
+from tumorchain_jax.convert.verifier import digest, open_weights
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import staging_path
-from tumorchain_jax.models.weight_map import canonical
-from tumorchain_jax.weights.matching import Family, Match, Place, match
+from tumorchain_jax.core.files import reserved
+from tumorchain_jax.weights.matching import Family, Match, Place, check_copies, match
 from tumorchain_jax.weights.orbax_folder import OrbaxFolder
 from tumorchain_jax.weights.pickles import SUFFIXES
 from tumorchain_jax.weights.tensor_files import (
@@ -59,10 +68,14 @@ def import_folder(
         InputError: it cannot be read, is of no known family, does not fit its configuration, has a
             number that is not finite; there is no room; the output is there.
     """
-    part = staging_path(output)
-    with as_folder(source) as folder, open_source(folder, base) as (tensors, family):
+    with (
+        reserved(output) as part,
+        as_folder(source) as folder,
+        open_source(folder, base) as (tensors, family),
+    ):
         matched = match(folder, family, tensors, dtype)
-        _check_copies(folder, family, tensors)
+        check_copies(folder, family, tensors)
+        _check_base_head(folder, tensors, base)
         done = _resume(part, _fingerprint(source, family, dtype))
         try:
             _check_room(part, tensors, matched, done)
@@ -86,7 +99,7 @@ def _fill(
     family: Family,
     matched: Match,
     dtype: str | None,
-    done: dict[str, str],
+    done: dict[str, Hashes],
 ) -> list[Entry]:
     """Write all that an imported folder holds.
 
@@ -96,11 +109,11 @@ def _fill(
     wanted = {
         key: tensor
         for key, tensor in tensors.items()
-        if key in matched.places or key in matched.carried
+        if key in matched.places or key in matched.passthrough
     }
     _write(part, wanted, matched, done)
     entries = [
-        Entry(key, t.file.name, t.dtype, t.shape, done[key], matched.places.get(key))
+        Entry(key, t.file.name, t.dtype, t.shape, *done[key], matched.places.get(key))
         for key, t in wanted.items()
     ]
     (part / "config.json").write_text(json.dumps({"model": family.config}, indent=1) + "\n")
@@ -116,9 +129,9 @@ def _fill(
 
 
 def _check_room(
-    part: Path, tensors: Mapping[str, Tensor], matched: Match, done: Mapping[str, str]
+    part: Path, tensors: Mapping[str, Tensor], matched: Match, done: Mapping[str, Hashes]
 ) -> None:
-    needed = sum(tensors[key].nbytes for key in matched.carried if key not in done)
+    needed = sum(tensors[key].nbytes for key in matched.passthrough if key not in done)
     for key, place in matched.places.items():
         if key not in done:
             needed += prod(tensors[key].shape) * matched.specs[place.path].dtype.itemsize
@@ -129,7 +142,7 @@ def _check_room(
 
 
 def _fingerprint(source: Path, family: Family, dtype: str | None) -> str:
-    """What must be the same for a stopped import to go on."""
+    """State of a source that must be the same for a stopped import to resume."""
     files = [source] if source.is_file() else sorted(source.iterdir())
     stats = [
         (file.name, file.stat().st_size, file.stat().st_mtime_ns)
@@ -140,22 +153,28 @@ def _fingerprint(source: Path, family: Family, dtype: str | None) -> str:
     return json.dumps(values)
 
 
-def _resume(part: Path, fingerprint: str) -> dict[str, str]:
-    """The hashes of tensors that are done; a stopped import of anything else is cleared away."""
+def _resume(part: Path, fingerprint: str) -> dict[str, Hashes]:
+    """Read the hashes of tensors that are done; remove a stopped import of anything else."""
     journal, done = part / JOURNAL, {}
     if journal.is_file():
         first, *lines = journal.read_text().splitlines(keepends=True) or [""]
         if first == fingerprint + "\n":
             # The last line may have been cut off.
-            done = dict(json.loads(line) for line in lines if line.endswith("\n"))
+            done = {
+                key: Hashes(*hashes)
+                for key, *hashes in (json.loads(line) for line in lines if line.endswith("\n"))
+            }
     if not done:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-    journal.write_text("\n".join([fingerprint, *map(json.dumps, done.items())]) + "\n")
+    tensors = (json.dumps([key, *hashes]) for key, hashes in done.items())
+    journal.write_text("\n".join([fingerprint, *tensors]) + "\n")
     return done
 
 
-def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict[str, str]) -> None:
+def _write(
+    part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict[str, Hashes]
+) -> None:
     """Put every tensor that is not done in its place; adds its hash to `done`."""
     params = part / PARAMS
     arrays = OrbaxFolder(params, matched.specs, create=not done)
@@ -164,19 +183,19 @@ def _write(part: Path, tensors: Mapping[str, Tensor], matched: Match, done: dict
         bar = stack.enter_context(
             tqdm(total=total, desc="import", unit="B", unit_scale=True, disable=None)
         )
-        carried = None
-        if matched.carried:
-            specs = {key: (tensors[key].dtype, tensors[key].shape) for key in matched.carried}
-            path = part / CARRIED
+        passthrough = None
+        if matched.passthrough:
+            specs = {key: (tensors[key].dtype, tensors[key].shape) for key in matched.passthrough}
+            path = part / PASSTHROUGH
             stream = stack.enter_context(path.open("r+b" if done else "w+b"))
-            carried = TensorWriter(stream, specs)
+            passthrough = TensorWriter(stream, specs)
         journal: TextIO = stack.enter_context((part / JOURNAL).open("a"))
         for key, tensor in tensors.items():
             if key not in done:
-                done[key] = _write_one(tensor, matched, arrays, carried)
-                if carried:  # what the journal names must have been written
-                    carried.flush()
-                journal.write(json.dumps([key, done[key]]) + "\n")
+                done[key] = _write_one(tensor, matched, arrays, passthrough)
+                if passthrough:  # what the journal names must have been written
+                    passthrough.flush()
+                journal.write(json.dumps([key, *done[key]]) + "\n")
                 journal.flush()
             bar.update(tensor.nbytes)
     _write_zeros(arrays, matched)
@@ -188,66 +207,87 @@ def _write_zeros(arrays: OrbaxFolder, matched: Match) -> None:
     for path, spec in matched.specs.items():
         for layer in spec.layers:
             if Place(path, layer) not in filled:
-                shape = spec.source.transform.from_ours(np.empty(spec.layer_shape)).shape
+                shape = spec.source.their_shape(spec.shape)
                 zeros = np.zeros(shape, spec.dtype)
                 arrays.write(path, layer, slice(0, shape[0]), zeros).result()
 
 
+def _pad(tensor: Tensor, arrays: OrbaxFolder, place: Place) -> None:
+    """Fill a layer with zeros that is larger than the tensor."""
+    spec = arrays.specs[place.path]
+    shape = spec.source.their_shape(spec.shape)
+    if shape != tensor.shape:
+        arrays.write(*place, slice(0, shape[0]), np.zeros(shape, spec.dtype)).result()
+
+
 def _write_one(
-    tensor: Tensor, matched: Match, arrays: OrbaxFolder, carried: TensorWriter | None
-) -> str:
-    """Its hash."""
-    digest = hashlib.sha256()
+    tensor: Tensor, matched: Match, arrays: OrbaxFolder, passthrough: TensorWriter | None
+) -> Hashes:
+    """Write one tensor; returns its hashes, as it was and as it is kept."""
+    digest, kept = hashlib.sha256(), hashlib.sha256()
     place = matched.places.get(tensor.key)
     offset = 0
     for rows, values in tensor.pieces():
         if place is None:
-            assert carried is not None
-            carried.write(tensor.key, offset, values)
+            assert passthrough is not None
+            passthrough.write(tensor.key, offset, values)
             digest.update(as_bytes(values))
         else:
             check_finite(tensor.file, tensor.key, values)
             dtype = arrays.specs[place.path].dtype
             ours = rounded(tensor.file, tensor.key, values, dtype)
+            if rows.start == 0:
+                _pad(tensor, arrays, place)
             # It is hashed while it is being written.
             writing = arrays.write(*place, rows, ours)
             digest.update(as_bytes(values))
+            if ours is not values:
+                kept.update(as_bytes(ours))
             writing.result()
         offset += values.nbytes
-    return digest.hexdigest()
+    is_kept = place is None or arrays.specs[place.path].dtype == tensor.dtype
+    return Hashes(digest.hexdigest(), None if is_kept else kept.hexdigest())
 
 
-def _check_copies(source: Path, family: Family, tensors: Mapping[str, Tensor]) -> None:
-    names = {canonical(family.renames, key): tensor for key, tensor in tensors.items()}
-    for copy, original in family.copies:
-        if copy in names and _digest(names[copy]) != _digest(names[original]):
-            found = f"other numbers than {original}"
-            expected = "the same, as the configuration ties them"
-            raise InputError(source, copy, found, expected, "set tie_word_embeddings to false")
+def _check_base_head(source: Path, tensors: Mapping[str, Tensor], base: Path | None) -> None:
+    """Refuse an adapter that brings another head for its base than the base has.
 
-
-def _digest(tensor: Tensor) -> str:
-    digest = hashlib.sha256()
-    for _, values in tensor.pieces():
-        digest.update(as_bytes(values))
-    return digest.hexdigest()
+    PEFT takes the adapter's. Ours is added to the base's own.
+    """
+    if base is None or BASE_HEAD not in tensors:
+        return
+    ours = tensors[BASE_HEAD]
+    with open_weights(base) as (theirs, _):
+        head = theirs.get(f"{HEAD}.weight")
+        if head is None or digest(head, ours.dtype) != digest(ours, ours.dtype):
+            found, expected = "other numbers than the base's", "the same"
+            raise InputError(source, BASE_HEAD, found, expected, MERGE)
 
 
 def _copy_companions(source: Path, target: Path) -> dict[str, str]:
-    """Copy the folder's small files; their hashes by name."""
+    """Copy the folder's small files; returns their hashes by name.
+
+    Raises:
+        InputError: one is a link to a file elsewhere, whose content is none of the model's.
+    """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     hashes = {}
+    # The Hub's cache keeps the files of a snapshot as links to the blobs beside all snapshots.
+    homes = (source.resolve(), source.resolve().parent.parent / "blobs")
     for path in sorted(source.iterdir()):
         is_weights = path.suffix in WEIGHTS or path.name.endswith(".index.json")
         if path.is_file() and not is_weights and path.stat().st_size <= COPIED:
+            if not any(path.resolve().is_relative_to(home) for home in homes):
+                found, expected = "a link to a file elsewhere", "a file in the folder"
+                raise InputError(path, "file", found, expected, "put the file itself there")
             shutil.copyfile(path, target / path.name)
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return hashes
 
 
 def describe(family: Family, tensors: Mapping[str, Tensor], matched: Match) -> dict[str, Any]:
-    """What an import would make of a folder, as plain values."""
+    """Describe what an import makes of a folder, as plain values."""
     return {
         "family": family.name,
         "config": family.config,
@@ -258,8 +298,8 @@ def describe(family: Family, tensors: Mapping[str, Tensor], matched: Match) -> d
             path: {"shape": list(spec.shape), "from": spec.source.keys[0]}
             for path, spec in matched.specs.items()
         },
-        "carried": matched.carried,
+        "passthrough": matched.passthrough,
         "ignored": [
-            key for key in tensors if key not in matched.places and key not in matched.carried
+            key for key in tensors if key not in matched.places and key not in matched.passthrough
         ],
     }

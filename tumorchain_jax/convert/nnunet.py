@@ -1,10 +1,10 @@
-"""nnU-Net's model folders <-> ours (see `segmentation/model_folder.py`)."""
+"""Conversion of nnU-Net's model folders (see `segmentation/model_folder.py`)."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from tumorchain_jax.convert.format import Facts, Format, Options
 from tumorchain_jax.convert.importer import describe
 from tumorchain_jax.convert.verifier import Verdict
 from tumorchain_jax.core.path_rules import flatten
@@ -19,14 +19,11 @@ from tumorchain_jax.segmentation.model_folder import (
 from tumorchain_jax.segmentation.plans import PLANS
 from tumorchain_jax.weights.matching import match
 
-
-def is_segmentation(folder: Path) -> bool:
-    """Whether a folder is a model that segments, of nnU-Net or ours."""
-    return (folder / PLANS).is_file()
+NO_OPTIONS = Options()
 
 
-def import_segmentation(source: Path, output: Path) -> int:
-    """nnU-Net's folder -> ours.
+def import_segmentation(source: Path, output: Path, options: Options = NO_OPTIONS) -> int:
+    """Convert nnU-Net's folder to ours.
 
     Returns:
         how many tensors there are now.
@@ -39,8 +36,8 @@ def import_segmentation(source: Path, output: Path) -> int:
     return len(_by_key(model))
 
 
-def export_segmentation(source: Path, output: Path) -> int:
-    """The inverse of `import_segmentation`, with the same returns and refusals."""
+def export_segmentation(source: Path, output: Path, options: Options = NO_OPTIONS) -> int:
+    """Convert our folder to nnU-Net's; returns and refusals as of `import_segmentation`."""
     model = load_segmentation_model(source)
     export_nnunet(model, output)
     return len(_by_key(model))
@@ -68,8 +65,8 @@ def verify_segmentation(source: Path, converted: Path) -> Verdict:
     return verdict
 
 
-def inspect_segmentation(source: Path) -> dict[str, Any]:
-    """What an import would make of the first fold, as plain values.
+def inspect_segmentation(source: Path, options: Options = NO_OPTIONS) -> Facts:
+    """Describe what an import makes of the first fold, as plain values.
 
     Raises:
         InputError: it cannot be read.
@@ -85,3 +82,13 @@ def _by_key(model: SegmentationModel) -> dict[str, np.ndarray]:
         for name, fold in zip(model.names, model.folds, strict=True)
         for path, leaf in flatten(fold).items()
     }
+
+
+NNUNET = Format(
+    name="nnU-Net",
+    detect=lambda folder: (folder / PLANS).is_file(),
+    inspect=inspect_segmentation,
+    to_ours=import_segmentation,
+    to_theirs=export_segmentation,
+    verify=verify_segmentation,
+)

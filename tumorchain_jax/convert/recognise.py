@@ -1,4 +1,4 @@
-"""What a folder of weights is."""
+"""Format detection: the family of a folder of published weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ Tensors = Mapping[str, Tensor]
 
 @contextmanager
 def open_tensors(folder: Path) -> Iterator[Tensors]:
-    """The tensors of a folder of published weights, from safetensors or else from pickles.
+    """Open the tensors of a folder of published weights: safetensors, or else pickles.
 
     Raises:
         InputError: it cannot be read.
@@ -52,7 +52,7 @@ def open_tensors(folder: Path) -> Iterator[Tensors]:
 
 @contextmanager
 def open_source(folder: Path, base: Path | None = None) -> Iterator[tuple[Tensors, Family]]:
-    """The tensors of a folder of published weights, and its family.
+    """Open the tensors of a folder of published weights, and detect its family.
 
     Args:
         base: the model that an adapter is for: its own folder, or the imported one.
@@ -61,12 +61,12 @@ def open_source(folder: Path, base: Path | None = None) -> Iterator[tuple[Tensor
         InputError: it cannot be read, or is of no known family.
     """
     with open_tensors(folder) as tensors:
-        yield tensors, recognise(folder, tensors, read_base(base) if base else None)
+        yield tensors, detect_family(folder, tensors, read_base(base) if base else None)
 
 
 @contextmanager
 def as_folder(source: Path) -> Iterator[Path]:
-    """A folder of published weights: itself, or what a GGUF file holds, unpacked for a while.
+    """Open a folder of published weights as it is, or unpack a GGUF file for a while.
 
     Raises:
         InputError: it is a file that cannot be unpacked.
@@ -79,8 +79,8 @@ def as_folder(source: Path) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -> Family:
-    """The family of a folder whose tensors are these.
+def detect_family(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -> Family:
+    """Detect the family of a folder whose tensors are these.
 
     Args:
         base: what an adapter adapts.
@@ -100,9 +100,13 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
         shapes = {canonical(encoder.RENAMES, key): tensors[key].shape for key in tensors}
         if encoder.SIGNATURE in shapes:
             return _vision_encoder(name, encoder, encoder.read_config(path, fields, shapes), shapes)
+        if "projector.0.weight" in shapes and not fields:
+            expected = "M3D's encoder too"
+            hint = "put the encoder's file beside it, or it beside that"
+            raise InputError(folder, "tensors", "a projector alone", expected, hint)
     if family := published_language_model(fields.get("model_type")):
-        return _language_model(fields["model_type"], family.read_config(path, fields))
-    found = repr(fields["model_type"]) if "model_type" in fields else "none"
+        return language_family(fields["model_type"], family.read_config(path, fields))
+    found = repr(fields["model_type"])[:80] if "model_type" in fields else "none"
     types = [kind for family in LANGUAGE_MODELS.values() for kind in family.MODEL_TYPES]
     encoders = " or ".join(VISION_ENCODERS)
     known = f"{', '.join(types)}, the encoder of {encoders}, or nnU-Net's plans.json"
@@ -110,7 +114,7 @@ def recognise(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -
 
 
 def read_base(folder: Path) -> Qwen2Config:
-    """The decoder's configuration of a model's own folder, or of what was imported from it.
+    """Read the decoder's configuration from a model's own folder, or an import of it.
 
     Raises:
         InputError: it is neither.
@@ -121,12 +125,13 @@ def read_base(folder: Path) -> Qwen2Config:
         return family.read_config(path, fields)
     try:
         return decoder_from_dict(fields["model"]["decoder"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         found, expected = "no language model", "the folder of one, or what was imported from it"
         raise InputError(path, "model", found, expected, "name another --base") from error
 
 
-def _language_model(name: str, config: Qwen2Config) -> Family:
+def language_family(name: str, config: Qwen2Config) -> Family:
+    """Family of a language model's folder, of any registered kind."""
     model, tied = language_model(config), config.tie_word_embeddings
     return Family(
         name,
@@ -136,7 +141,7 @@ def _language_model(name: str, config: Qwen2Config) -> Family:
         model.RENAMES,
         # Some write the tied head all the same.
         (*model.IGNORE, *([r"lm_head\.weight"] if tied else [])),
-        copies=(("lm_head.weight", "model.embed_tokens.weight"),) if tied else (),
+        copies=((r"lm_head\.weight", "model.embed_tokens.weight"),) if tied else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""A whole TumorChain as plain PyTorch loads it, and back.
+"""Conversion of a whole TumorChain to what plain PyTorch loads, and back.
 
     config.json                     as in our checkpoint: model, preprocessing, history
     language_model/                 a Hugging Face folder
@@ -16,26 +16,29 @@ import shutil
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tumorchain_jax.convert import adapter
+from tumorchain_jax.convert.format import Facts, Format, Options
 from tumorchain_jax.convert.verifier import Verdict
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import atomic_directory
+from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.models.families import language_model, vision_encoder
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Source, Table, sources
+from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.tensor_files import Tensor, TensorWriter, read_file
 
 OURS = "model.safetensors"
 LANGUAGE_MODEL = "language_model"
 ADAPTER = "adapter"
+TOKENIZER = "tokenizer.json"
 CLASSIFIER_TABLE: Table = (
     (r"fc/kernel", r"fc.weight", TRANSPOSE),
     (r"fc/bias", r"fc.bias", KEEP),
@@ -44,7 +47,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 class Part(NamedTuple):
-    """A file of the PyTorch folder.
+    """Rule for one file of the PyTorch folder.
 
     Attributes:
         prefix: of our paths that are in it.
@@ -69,12 +72,12 @@ def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
     )
 
 
-def is_ours(folder: Path) -> bool:
+def _is_ours(folder: Path) -> bool:
     """Whether a folder is a checkpoint that training exported."""
     return (folder / OURS).is_file() and "preprocess" in _read_config(folder)
 
 
-def is_theirs(folder: Path) -> bool:
+def _is_theirs(folder: Path) -> bool:
     """Whether a folder is a TumorChain for PyTorch."""
     return (folder / LANGUAGE_MODEL).is_dir() and "preprocess" in _read_config(folder)
 
@@ -82,13 +85,13 @@ def is_theirs(folder: Path) -> bool:
 def _read_config(folder: Path) -> dict:
     try:
         config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
 
 
-def export_tumorchain(source: Path, output: Path) -> int:
-    """Our checkpoint folder -> the folder for PyTorch.
+def export_tumorchain(source: Path, output: Path, options: Options) -> int:
+    """Convert our checkpoint folder to the folder for PyTorch.
 
     Returns:
         how many tensors were written.
@@ -96,32 +99,29 @@ def export_tumorchain(source: Path, output: Path) -> int:
     Raises:
         InputError: the checkpoint is damaged, or has adapters outside of its decoder.
     """
-    config = _model(source)
-    found = read_file(source / OURS)
-    shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
-    _check(source / OURS, found, shapes)
+    with atomic_directory(output) as staging:
+        return _write_theirs(source, staging)
+
+
+def _write_theirs(source: Path, output: Path) -> int:
+    config, found = _open_ours(source)
     (output / LANGUAGE_MODEL).mkdir(parents=True)
     count = 0
-    for part, made_of in _parts(source, config, shapes):
+    for part in _parts(source, config):
         (output / part.file).parent.mkdir(exist_ok=True)
-        keys = {
-            key: (FLOAT32, _their_shape(made_of[path], shapes[path]))
-            for path in made_of
-            for key in made_of[path].keys
-        }
         with (output / part.file).open("w+b") as stream:
-            writer = TensorWriter(stream, keys)
-            for path, source_of in made_of.items():
+            writer = TensorWriter(stream, part.specs)
+            for path, source_of in part.sources.items():
                 for layer, key in enumerate(source_of.keys):
                     values = _layer(found[path], layer, source_of.stacked)
                     writer.write(key, 0, source_of.transform.from_ours(values))
-        count += len(keys)
+        count += len(part.specs)
     _write_companions(source, output, config)
     return count
 
 
-def import_tumorchain(source: Path, output: Path) -> int:
-    """The inverse of `export_tumorchain`.
+def import_tumorchain(source: Path, output: Path, options: Options) -> int:
+    """Convert the folder for PyTorch back to our checkpoint folder.
 
     Returns:
         how many tensors were read.
@@ -129,53 +129,102 @@ def import_tumorchain(source: Path, output: Path) -> int:
     Raises:
         InputError: a file is missing or damaged, or has other tensors than the configuration says.
     """
+    with atomic_directory(output) as staging:
+        return _write_ours(source, staging)
+
+
+def _write_ours(source: Path, output: Path) -> int:
     config = _model(source)
     shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
     specs = {path: (FLOAT32, shapes[path]) for path in sorted(shapes)}
     count = 0
     with (output / OURS).open("w+b") as stream:
         writer = TensorWriter(stream, specs, made_by="np")
-        for part, made_of in _parts(source, config, shapes):
+        for part in _parts(source, config):
             found = read_file(source / part.file)
-            expected = {
-                key: _their_shape(made_of[path], shapes[path])
-                for path in made_of
-                for key in made_of[path].keys
-            }
-            _check(source / part.file, found, expected)
-            for path, source_of in made_of.items():
+            _check(source / part.file, found, part.specs)
+            for path, source_of in part.sources.items():
                 for layer, key in enumerate(source_of.keys):
                     values = source_of.transform.to_ours(_layer(found[key], 0, False))
                     writer.write(path, layer * values.nbytes, values)
             count += len(found)
     shutil.copyfile(source / "config.json", output / "config.json")
-    shutil.copyfile(source / LANGUAGE_MODEL / "tokenizer.json", output / "tokenizer.json")
+    shutil.copyfile(source / LANGUAGE_MODEL / TOKENIZER, output / TOKENIZER)
     return count
 
 
-def verify_tumorchain(ours: Path, theirs: Path) -> Verdict:
+def inspect_tumorchain(source: Path, options: Options) -> Facts:
+    """Describe a checkpoint or its export for PyTorch, as plain values.
+
+    Raises:
+        InputError: a file is missing or damaged, or has other tensors than the configuration says.
+    """
+    is_ours = _is_ours(source)
+    config = _open_ours(source)[0] if is_ours else _model(source)
+    shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
+    parameters: dict[str, Any] = {}
+    for part in _parts(source, config):
+        if not is_ours:
+            _check(source / part.file, read_file(source / part.file), part.specs)
+        for path, source_of in part.sources.items():
+            shape = list(shapes[path])
+            parameters[path] = {"shape": shape, "from": f"{part.file}: {source_of.keys[0]}"}
+    count = len(shapes) if is_ours else sum(len(p.specs) for p in _parts(source, config))
+    return {
+        "family": f"tumorchain ({'a checkpoint' if is_ours else 'for PyTorch'})",
+        "config": config.to_dict(),
+        "tensors": count,
+        "bytes": sum(prod(shape) for shape in shapes.values()) * FLOAT32.itemsize,
+        "dtypes": [FLOAT32.name],
+        "parameters": parameters,
+        "passthrough": [],
+        "ignored": [],
+    }
+
+
+def verify_tumorchain(source: Path, converted: Path) -> Verdict:
     """Compare a checkpoint with what was exported from it, tensor by tensor, by hash.
+
+    Args:
+        source, converted: the two, in either order.
 
     Raises:
         InputError: a folder is damaged, or of another model than its configuration says.
     """
-    config = _model(ours)
-    shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
-    found = read_file(ours / OURS)
-    _check(ours / OURS, found, shapes)
+    ours, theirs = (source, converted) if _is_ours(source) else (converted, source)
+    config, found = _open_ours(ours)
     verdict = Verdict([], [], [], [], [])
-    for part, made_of in _parts(ours, config, shapes):
+    for part in _parts(ours, config):
         exported = read_file(theirs / part.file)
-        keys = {key for source in made_of.values() for key in source.keys}
-        verdict.added.extend(key for key in exported if key not in keys)
-        verdict.missing.extend(key for key in keys if key not in exported)
-        for path, source in made_of.items():
-            for layer, key in enumerate(source.keys):
+        verdict.added.extend(key for key in exported if key not in part.specs)
+        verdict.missing.extend(key for key in part.specs if key not in exported)
+        for path, source_of in part.sources.items():
+            for layer, key in enumerate(source_of.keys):
                 if key in exported:
-                    values = source.transform.from_ours(_layer(found[path], layer, source.stacked))
-                    same = _hash(values) == _hash(_layer(exported[key], 0, False))
+                    values = _layer(found[path], layer, source_of.stacked)
+                    same = _hash(source_of.transform.from_ours(values)) == _hash(
+                        _layer(exported[key], 0, False)
+                    )
                     (verdict.equal if same else verdict.different).append(key)
+    pairs = {"config.json": "config.json", TOKENIZER: f"{LANGUAGE_MODEL}/{TOKENIZER}"}
+    for name, other in pairs.items():
+        same = (theirs / other).is_file() and _bytes(ours / name) == _bytes(theirs / other)
+        (verdict.equal if same else verdict.different).append(name)
+    settings = {
+        f"{LANGUAGE_MODEL}/config.json": language_model(config.decoder).transformers_config(
+            config.decoder
+        )
+    }
+    if config.lora:
+        settings[f"{ADAPTER}/{adapter.CONFIG}"] = _adapter_config(config.lora, config)
+    for name, expected in settings.items():
+        same = (theirs / name).is_file() and read_json(theirs / name) == expected
+        (verdict.equal if same else verdict.different).append(name)
     return verdict
+
+
+def _bytes(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 def _hash(values: np.ndarray) -> str:
@@ -187,20 +236,41 @@ def _model(folder: Path) -> TumorChainConfig:
     path = folder / "config.json"
     try:
         return TumorChainConfig.from_dict(_read_config(folder)["model"])
-    except (KeyError, TypeError, AttributeError) as error:
-        found, hint = repr(str(error)), "export it again"
+    except (KeyError, ValueError) as error:
+        found, hint = repr(str(error)[:200]), "export it again"
         raise InputError(path, "model", found, "a TumorChain", hint) from error
 
 
-def _parts(
-    folder: Path, config: TumorChainConfig, shapes: Mapping[str, tuple[int, ...]]
-) -> list[tuple[Part, dict[str, Source]]]:
-    """The files that a model has, each with what our parameters in it are made of."""
-    parts = []
+def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
+    """Open the weights of a checkpoint, which must be those of its configuration."""
+    config = _model(folder)
+    found = read_file(folder / OURS)
+    shapes = {path: (FLOAT32, leaf.shape) for path, leaf in abstract_params(config).items()}
+    _check(folder / OURS, found, shapes)
+    return config, found
+
+
+class _File(NamedTuple):
+    """A file of the PyTorch folder of one model.
+
+    Attributes:
+        sources: what our parameters in it are made of, by path.
+        specs: dtype and shape of its tensors, by key.
+    """
+
+    file: str
+    sources: dict[str, Source]
+    specs: dict[str, tuple[np.dtype, tuple[int, ...]]]
+
+
+def _parts(folder: Path, config: TumorChainConfig) -> list[_File]:
+    """List the files that a model has."""
+    files = []
+    params = abstract_params(config)
     for part in _all_parts(config):
         like = {
-            path.removeprefix(part.prefix): jax.ShapeDtypeStruct(shape, jnp.float32)
-            for path, shape in shapes.items()
+            path.removeprefix(part.prefix): leaf
+            for path, leaf in params.items()
             if path.startswith(part.prefix)
             and (path.endswith(("/lora_a", "/lora_b")) and part.prefix == "decoder/")
             is part.adapters
@@ -210,29 +280,34 @@ def _parts(
             raise InputError(folder, part.prefix + strange[0], "an adapter", expected, hint)
         if like:
             made_of = sources(part.table, like)
-            parts.append((part, {part.prefix + path: made_of[path] for path in like}))
-    return parts
-
-
-def _their_shape(source: Source, shape: tuple[int, ...]) -> tuple[int, ...]:
-    layer = shape[1:] if source.stacked else shape
-    return source.transform.from_ours(np.broadcast_to(np.int8(0), layer)).shape
+            specs = {
+                key: (FLOAT32, made_of[path].their_shape(leaf.shape))
+                for path, leaf in like.items()
+                for key in made_of[path].keys
+            }
+            named = {part.prefix + path: made_of[path] for path in like}
+            files.append(_File(part.file, named, specs))
+    return files
 
 
 def _layer(tensor: Tensor, layer: int, stacked: bool) -> np.ndarray:
-    """One layer of a tensor, or all of it."""
+    """Read one layer of a tensor, or all of it."""
     shape = tensor.shape[1:] if stacked else tensor.shape
     start = tensor.start + layer * prod(shape) * tensor.dtype.itemsize
     return np.fromfile(tensor.file, tensor.dtype, prod(shape), offset=start).reshape(shape)
 
 
-def _check(path: Path, found: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    for key in sorted(found.keys() | shapes.keys()):
-        have = (found[key].shape, found[key].dtype) if key in found else "no such tensor"
-        want = (shapes[key], FLOAT32) if key in shapes else "no such tensor"
-        if have != want:
-            hint = "put the weights and the config.json of one model together"
-            raise InputError(path, key, str(have), str(want), hint)
+def _check(
+    path: Path,
+    found: Mapping[str, Tensor],
+    specs: Mapping[str, tuple[np.dtype, tuple[int, ...]]],
+) -> None:
+    check_shapes(
+        path,
+        {key: f"{tensor.shape} {tensor.dtype}" for key, tensor in found.items()},
+        {key: f"{shape} {dtype}" for key, (dtype, shape) in specs.items()},
+        "put the weights and the config.json of one model together",
+    )
 
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:
@@ -241,7 +316,7 @@ def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> N
     tokenizer = Tokenizer.load(source, config.template.special_tokens)
     tokenizer.backend.save_pretrained(folder)
     # As it is in the checkpoint, to the byte.
-    shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
+    shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
     fields = language_model(config.decoder).transformers_config(config.decoder)
     _write_json(folder / "config.json", fields)
     ends = {"eos_token_id": tokenizer.im_end, "pad_token_id": tokenizer.pad, "do_sample": False}
@@ -251,7 +326,7 @@ def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> N
 
 
 def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
-    """PEFT's configuration of our adapters: one rank and one alpha for each projection."""
+    """Build PEFT's configuration of our adapters: one rank and one alpha for each projection."""
     modules = {
         path.split("/")[-2]: path.rpartition("/")[0]
         for path in abstract_params(config)
@@ -277,3 +352,13 @@ def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
 
 def _write_json(path: Path, values: dict) -> None:
     path.write_text(json.dumps(values, indent=2) + "\n")
+
+
+TUMORCHAIN = Format(
+    name="a TumorChain",
+    detect=lambda folder: _is_ours(folder) or _is_theirs(folder),
+    inspect=inspect_tumorchain,
+    to_ours=import_tumorchain,
+    to_theirs=export_tumorchain,
+    verify=verify_tumorchain,
+)

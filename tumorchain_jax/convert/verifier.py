@@ -1,4 +1,4 @@
-"""Are two folders the same weights? Tensor by tensor, by hash, from the bytes on disk."""
+"""Comparison of two folders of weights, tensor by tensor, by hash of the bytes on disk."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -12,14 +12,14 @@ from tqdm import tqdm
 
 from tumorchain_jax.convert.imported import MANIFEST, Imported
 from tumorchain_jax.convert.recognise import open_tensors
-from tumorchain_jax.weights.tensor_files import as_bytes
+from tumorchain_jax.weights.tensor_files import Tensor, as_bytes
 
 Pieces = Callable[[], Iterator[tuple[slice, np.ndarray]]]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found.
+    """Result of a comparison.
 
     Attributes:
         equal, different: keys of tensors that are in both.
@@ -48,7 +48,7 @@ def verify(source: Path, converted: Path) -> Verdict:
     Raises:
         InputError: a folder cannot be read.
     """
-    with _open(converted) as (ours, ignored), _open(source) as (theirs, _):
+    with open_weights(converted) as (ours, ignored), open_weights(source) as (theirs, _):
         return _compare(theirs, ours, ignored)
 
 
@@ -59,7 +59,7 @@ def _compare(
     equal: list[str] = []
     different: list[str] = []
     for key in tqdm(shared, desc="verify", unit="tensor", disable=None):
-        same = _digest(theirs[key], ours[key].dtype) == _digest(ours[key], ours[key].dtype)
+        same = digest(theirs[key], ours[key].dtype) == digest(ours[key], ours[key].dtype)
         (equal if same and theirs[key].shape == ours[key].shape else different).append(key)
     missing = [key for key in theirs if key not in ours and key not in ignored]
     added = [key for key in ours if key not in theirs]
@@ -74,8 +74,15 @@ class _Tensor:
 
 
 @contextmanager
-def _open(folder: Path) -> Iterator[tuple[Mapping[str, _Tensor], list[str]]]:
-    """The tensors of a folder, and the keys that were left out of it."""
+def open_weights(folder: Path) -> Iterator[tuple[Mapping[str, _Tensor], list[str]]]:
+    """Open a folder of published weights, or what was imported from one.
+
+    Yields:
+        its tensors by key; the keys that its import left out.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     if (folder / MANIFEST).is_file():
         imported = Imported(folder)
         tensors = {
@@ -88,8 +95,9 @@ def _open(folder: Path) -> Iterator[tuple[Mapping[str, _Tensor], list[str]]]:
         yield {key: _Tensor(t.dtype, t.shape, t.pieces) for key, t in found.items()}, []
 
 
-def _digest(tensor: _Tensor, dtype: np.dtype) -> str:
-    digest = hashlib.sha256()
+def digest(tensor: "_Tensor | Tensor", dtype: np.dtype) -> str:
+    """Hash a tensor's numbers as those of another dtype."""
+    sums = hashlib.sha256()
     for _, values in tensor.pieces():
-        digest.update(as_bytes(values.astype(dtype, copy=False)))
-    return digest.hexdigest()
+        sums.update(as_bytes(values.astype(dtype, copy=False)))
+    return sums.hexdigest()

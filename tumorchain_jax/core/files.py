@@ -1,9 +1,6 @@
-"""Files and folders that appear whole, or not at all.
+"""Files and folders that appear whole, or not at all."""
 
-Paths of an object store (`gs://BUCKET/...`, see `remote.py`) are etils' `epath.Path`; the others
-are `pathlib.Path`.
-"""
-
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -68,6 +65,51 @@ def staging_path(output: Path) -> Path:
 
 
 @contextmanager
+def reserved(output: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Reserve an output for this process; yields its staging path.
+
+    Raises:
+        InputError: as `staging_path`, unless the existing folder may be replaced; or another
+            process writes to it.
+    """
+
+    def staging() -> Path:
+        if overwrite and output.is_dir():
+            return output.with_name(f".{output.name}.part")
+        return staging_path(output)
+
+    staging()
+    lock = output.with_name(f".{output.name}.lock")
+    descriptor = _acquire(lock)
+    if descriptor is None:
+        found, expected = "another process at work on it", "one at a time"
+        raise InputError(output, "output", found, expected, "wait for it, or name another")
+    try:
+        yield staging()  # the output may have been written in the meantime
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _acquire(lock: Path) -> int | None:
+    """Take a lock that ends with its process, however that ends; None if another has it."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        try:
+            # Another process may have removed the file between the opening and the locking.
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+@contextmanager
 def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yield a folder to write to; it becomes `output` at the end, and vanishes on any error.
 
@@ -75,28 +117,24 @@ def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
         overwrite: replace an existing folder once the new one is complete.
 
     Raises:
-        InputError: as `staging_path`, unless the existing folder may be replaced.
+        InputError: as `reserved`.
     """
     replaced = output.with_name(f".{output.name}.old")
-    if overwrite and output.is_dir():
-        part = output.with_name(f".{output.name}.part")
-    else:
-        part = staging_path(output)
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        part.mkdir()
-        yield part
-        moved = overwrite and output.exists()
-        if moved:
-            shutil.rmtree(replaced, ignore_errors=True)
-            output.rename(replaced)
-        try:
-            part.rename(output)
-        except BaseException:
-            if moved:
-                replaced.rename(output)
-            raise
-        shutil.rmtree(replaced, ignore_errors=True)
-    except BaseException:
+    with reserved(output, overwrite) as part:
         shutil.rmtree(part, ignore_errors=True)
-        raise
+        try:
+            part.mkdir()
+            yield part
+            if output.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+                output.rename(replaced)
+            try:
+                part.rename(output)
+            except BaseException:
+                if replaced.exists():
+                    replaced.rename(output)
+                raise
+            shutil.rmtree(replaced, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise

@@ -21,7 +21,7 @@ from tumorchain_jax.report.report import Report
 from tumorchain_jax.segmentation.cache import SegmentationCache
 from tumorchain_jax.segmentation.factory import make_segmenter
 from tumorchain_jax.segmentation.total import TotalSegmenter
-from tumorchain_jax.weights.model_folder import ModelFolder, load_model
+from tumorchain_jax.weights.model_folder import ModelFolder, load_model, weights_sha256
 
 TASKS = {
     "position": "Where is the tumour in this CT?",
@@ -69,7 +69,7 @@ class Analyzer:
         """
         folder = Path(checkpoint or NANO_CHECKPOINT)
         model = load_model(folder)
-        if folder.resolve() == NANO_CHECKPOINT.resolve():
+        if model.sha256 == weights_sha256(NANO_CHECKPOINT):  # wherever a copy of it lies
             model = replace(model, name=NANO_NAME)
         return cls(model, **options)
 

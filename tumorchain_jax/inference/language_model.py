@@ -55,8 +55,8 @@ class LanguageModel:
             InputError: it is none, or has no language model or tokenizer.
         """
         imported = Imported(folder)
-        if "decoder" not in imported.config or imported.family == "peft":
-            found = f"a {imported.family} model"
+        if "decoder" not in imported.config or imported.family.name == "peft":
+            found = f"a {imported.family.name} model"
             raise InputError(folder, "config.json", found, "a language model", "name another")
         source = folder / SOURCE
         if not (source / "tokenizer.json").is_file():

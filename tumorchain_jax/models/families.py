@@ -154,7 +154,8 @@ def encoder_from_dict(values: Mapping[str, Any]) -> EncoderConfig:
     """The inverse of `encoder_to_dict`; lists from JSON become tuples.
 
     Raises:
-        TypeError: the family is unknown; a field is unknown or missing.
+        ValueError: it is no object, or the family is unknown.
+        TypeError: a field is unknown or missing.
     """
     return _from_dict(VISION_ENCODERS, values)
 
@@ -168,7 +169,8 @@ def decoder_from_dict(values: Mapping[str, Any]) -> Qwen2Config:
     """The inverse of `decoder_to_dict`; lists from JSON become tuples.
 
     Raises:
-        TypeError: the family is unknown; a field is unknown or missing.
+        ValueError: it is no object, or the family is unknown.
+        TypeError: a field is unknown or missing.
     """
     return _from_dict(LANGUAGE_MODELS, values)
 
@@ -187,11 +189,23 @@ def _to_dict(families: Mapping[str, Any], config: Any) -> dict[str, Any]:
     return named | {field: value for field, value in asdict(config).items() if value is not None}
 
 
-def _from_dict(families: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+def family_fields(families: Mapping[str, Any], values: Any) -> tuple[type[Any], dict[str, Any]]:
+    """Split the JSON values of a configuration into its family's class and its fields.
+
+    Raises:
+        ValueError: it is no object, or the family is unknown.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"found {str(values)[:80]!r}, expected the fields of a configuration")
     fields: dict[str, Any] = {
         field: tuple(value) if isinstance(value, list) else value for field, value in values.items()
     }
     name = fields.pop("family", next(iter(families)))
     if name not in families:
-        raise TypeError(f"family {name!r} is none of {', '.join(families)}")
-    return families[name].CONFIG(**fields)
+        raise ValueError(f"family: found {str(name)[:80]!r}, expected one of {', '.join(families)}")
+    return families[name].CONFIG, fields
+
+
+def _from_dict(families: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    kind, fields = family_fields(families, values)
+    return kind(**fields)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tumorchain_jax.core.path_rules import flatten, unflatten
+from tumorchain_jax.core.path_rules import flatten
 
 
 class Transform(NamedTuple):
@@ -55,11 +55,16 @@ def canonical(renames: Renames, key: str) -> str:
 
 
 class Source(NamedTuple):
-    """What one parameter is made of: one key, or one a layer when it is `stacked`."""
+    """What one parameter is made of: one key, or one per layer when it is `stacked`."""
 
     keys: list[str]
     stacked: bool
     transform: Transform
+
+    def their_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of each key's tensor, for a parameter of this shape."""
+        layer = np.broadcast_to(np.int8(0), shape[1:] if self.stacked else shape)
+        return self.transform.from_ours(layer).shape
 
 
 def sources(table: Table, flat: Mapping[str, Any]) -> dict[str, Source]:
@@ -92,45 +97,8 @@ def _of_layer(key: str, layer: int) -> str:
     return LAYER.sub(lambda match: str(layer + int(match[1] or 0)), key)
 
 
-def to_ours(
-    table: Table,
-    theirs: Mapping[str, np.ndarray],
-    like: Mapping[str, Any],
-    ignore: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Their weights as our parameter tree; data types stay as they are.
-
-    Args:
-        table: the rows of this model.
-        theirs: their state dict.
-        like: our parameters or their shapes (`jax.eval_shape`), unboxed.
-        ignore: regexes over the keys of `theirs` that we have no use for.
-
-    Raises:
-        ValueError: keys are missing, unexpected or of another shape (all are listed), or the table
-            itself does not name every parameter once.
-    """
-    flat = flatten(like)
-    made_of = sources(table, flat)
-    wanted = {key for source in made_of.values() for key in source.keys}
-    unused = {key for key in theirs if any(re.fullmatch(pattern, key) for pattern in ignore)}
-    problems = [f"missing {key}" for key in sorted(wanted - theirs.keys())]
-    problems += [f"unexpected {key}" for key in sorted(theirs.keys() - wanted - unused)]
-    ours = {}
-    for path, (keys, stacked, transform) in made_of.items():
-        layers = {key: transform.to_ours(theirs[key]) for key in keys if key in theirs}
-        shape = flat[path].shape[1:] if stacked else flat[path].shape
-        wrong = {key: layer.shape for key, layer in layers.items() if layer.shape != shape}
-        problems += [f"{key}: {found} in our layout, not {shape}" for key, found in wrong.items()]
-        if not problems:
-            ours[path] = np.stack([*layers.values()]) if stacked else layers[keys[0]]
-    if problems:
-        raise ValueError("the weights do not fit: " + "; ".join(problems))
-    return unflatten(ours)
-
-
 def from_ours(table: Table, tree: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Our parameter tree under their keys and in their layout: the inverse of `to_ours`."""
+    """Our parameter tree under their keys and in their layout."""
     flat = flatten(tree)
     theirs = {}
     for path, (keys, stacked, transform) in sources(table, flat).items():

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -32,9 +31,9 @@ from tumorchain_jax.models.unet3d import convert
 from tumorchain_jax.models.unet3d.model import UNet3D, UNet3DConfig
 from tumorchain_jax.models.weight_map import KEEP, from_ours
 from tumorchain_jax.segmentation.plans import DATASET, PLANS, Plan, read_plan
-from tumorchain_jax.weights.matching import Family, Shapes, match, module_shapes
+from tumorchain_jax.weights.matching import Family, Shapes, load_arrays, module_shapes
 from tumorchain_jax.weights.pickles import unpickle_nnunet
-from tumorchain_jax.weights.tensor_files import Tensor, check_finite, read_file
+from tumorchain_jax.weights.tensor_files import Tensor, read_file
 
 Params = dict[str, Any]
 CHECKPOINT, WEIGHTS, PICKLE = "checkpoint.json", "model.safetensors", "checkpoint_final.pth"
@@ -155,7 +154,11 @@ def open_fold(folder: Path, name: str) -> Iterator[OpenFold]:
         plan = _plan(folder, Fields(described, "", values))
         table = [(r"(.*)", r"\1", KEEP)] if ours else convert.table(plan.network)
         shapes, config = _shapes(plan.network), {"segmentation": asdict(plan.network)}
-        family = Family("nnunet", config, table, shapes, convert.RENAMES, ignored=convert.COPIES)
+        family = Family(
+            *("nnunet", config, table, shapes, convert.RENAMES),
+            copies=() if ours else convert.COPIES,
+            copies_hint="download it again",
+        )
         yield OpenFold(path, plan, family, tensors)
 
 
@@ -175,16 +178,8 @@ def _shapes(config: UNet3DConfig) -> Shapes:
 
 
 def _read(fold: OpenFold) -> Params:
-    matched = match(fold.path, fold.family, fold.tensors, None)
-    flat = {}
-    for key, (path, _) in matched.places.items():
-        tensor = fold.tensors[key]
-        count = prod(tensor.shape)
-        values = np.fromfile(tensor.file, tensor.dtype, count, offset=tensor.start)
-        check_finite(fold.path, key, values)
-        ours = matched.specs[path].source.transform.to_ours(values.reshape(tensor.shape))
-        flat[path] = np.ascontiguousarray(ours, np.float32)
-    return unflatten(flat)
+    arrays = load_arrays(fold.path, fold.family, fold.tensors)
+    return unflatten({path: np.ascontiguousarray(x, np.float32) for path, x in arrays.items()})
 
 
 def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:

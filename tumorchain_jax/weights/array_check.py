@@ -1,11 +1,12 @@
 """Whether the arrays that were found are the arrays that were expected."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 
-Shapes = Mapping[str, tuple[int, ...]]
-"""By path."""
+Shapes = Mapping[str, Any]
+"""By name: a shape, or what else an array must be."""
 
 
 def check_shapes(source: object, found: Shapes, expected: Shapes, hint: str) -> None:
@@ -20,5 +21,5 @@ def check_shapes(source: object, found: Shapes, expected: Shapes, hint: str) -> 
     path = next(path for path in paths if expected.get(path) != found.get(path))
     missing = "no such array"
     raise InputError(
-        source, path, str(found.get(path, missing)), str(expected.get(path, missing)), hint
+        source, path[:100], str(found.get(path, missing)), str(expected.get(path, missing)), hint
     )

@@ -1,10 +1,11 @@
-"""How a kind of checkpoint is read, and where each tensor of one goes."""
+"""Families of checkpoints: how each is read, and which of our arrays each tensor fills."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,28 +19,31 @@ from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.weight_map import Renames, Table, canonical, sources
+from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.orbax_folder import ArraySpec
-from tumorchain_jax.weights.tensor_files import Tensor
+from tumorchain_jax.weights.tensor_files import Tensor, as_bytes, check_finite
 
 Shapes = dict[str, tuple[int, ...]]
 FLOATS = ("float32", "bfloat16", "float16")
-SHOWN = 5
-"""Keys that an error names, of each kind."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """How a checkpoint of one kind is read.
+    """Description of how checkpoints of one kind are read.
 
     Attributes:
         name: of the kind.
         config: of the parts that it fills, as in `TumorChainConfig.to_dict`.
         table: of its (canonical) keys, for the paths in `shapes`.
         renames: other spellings of keys.
-        carried: regexes over keys that are kept as they are, for the way back.
+        passthrough: regexes over keys that are kept as they are, for the way back.
         ignored: regexes over keys that nothing uses.
         absent: keys of the table that are not there: an adapter's of layers it leaves alone.
-        copies: (key, key): where the first is there, it must equal the second.
+        copies: (regex over keys, template of another key): the first must equal the second.
+        padded: {key: (axis, size)}: tensors that are shorter than our layer, which is filled up
+            with zeros.
+        hint: what helps when the tensors are not those that the configuration asks for.
+        copies_hint: what helps when a copy differs.
     """
 
     name: str
@@ -47,10 +51,13 @@ class Family:
     table: Table
     shapes: Shapes
     renames: Renames = ()
-    carried: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    copies: tuple[tuple[str, str], ...] = ()
+    copies: Renames = ()
+    padded: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    hint: str = "complete the folder, or put the configuration of these weights beside it"
+    copies_hint: str = "set tie_word_embeddings to false"
 
 
 def decoder_shapes(config: Qwen2Config, lora: LoRA | None = None) -> Shapes:
@@ -76,7 +83,7 @@ def under(part: str, table: Table) -> Table:
 
 
 class Place(NamedTuple):
-    """Where a tensor goes: to a layer of one of our arrays (None: it has no layers)."""
+    """Place of a tensor: a layer of one of our arrays (None: it has no layers)."""
 
     path: str
     layer: int | None
@@ -84,17 +91,17 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """Every tensor of a folder, in its place.
+    """Places of all tensors of a folder.
 
     Attributes:
         specs: our arrays by path.
         places: of the tensors that fill them, by key.
-        carried: keys of tensors that are kept as they are.
+        passthrough: keys of tensors that are kept as they are.
     """
 
     specs: dict[str, ArraySpec]
     places: dict[str, Place]
-    carried: list[str]
+    passthrough: list[str]
 
 
 def match(folder: Path, family: Family, tensors: Mapping[str, Tensor], dtype: str | None) -> Match:
@@ -121,49 +128,85 @@ def match(folder: Path, family: Family, tensors: Mapping[str, Tensor], dtype: st
         return any(re.fullmatch(pattern, name) for pattern in patterns)
 
     places = {key: keys[name] for key, name in names.items() if name in keys}
-    carried = [
-        key for key, name in names.items() if name not in keys and named(family.carried, name)
+    passthrough = [
+        key for key, name in names.items() if name not in keys and named(family.passthrough, name)
     ]
     unexpected = [
         key
         for key, name in names.items()
-        if name not in keys and not named((*family.carried, *family.ignored), name)
+        if name not in keys
+        and not named((*family.passthrough, *family.ignored), name)
+        and canonical(family.copies, name) not in keys
     ]
-    refuse = partial(_refuse, folder, family)
-    refuse("missing", sorted(keys.keys() - set(names.values())))
-    refuse("unexpected", unexpected)
-    refuse("there twice, under two spellings:", [key for key in names if names[key] in twice])
-
+    for key in names:
+        if names[key] in twice:
+            twin = f"it under two spellings of {names[key]}"
+            raise InputError(folder, key[:100], twin, "each tensor once", "remove one")
+    spelled = {name: key for key, name in names.items()}
+    wanted = {}
+    for name, (path, _) in keys.items():
+        shape = made_of[path].their_shape(family.shapes[path])
+        if name in family.padded:
+            axis, size = family.padded[name]
+            shape = (*shape[:axis], size, *shape[axis + 1 :])
+        wanted[spelled.get(name, name)] = shape
+    found = {key: tensors[key].shape for key in (*places, *unexpected)}
+    check_shapes(folder, found, wanted, family.hint)
     dtypes: dict[str, np.dtype] = {}
-    wrong = []
-    for key, (path, layer) in places.items():
-        tensor, shape = tensors[key], family.shapes[path]
-        shape = shape if layer is None else shape[1:]
-        expected = made_of[path].transform.from_ours(np.broadcast_to(np.int8(0), shape)).shape
-        if tensor.shape != expected:
-            wrong.append(f"{key} (shape {tensor.shape}, expected {expected})")
-        if tensor.dtype.name not in FLOATS:
-            wrong.append(f"{key} (dtype {tensor.dtype}, expected one of {' '.join(FLOATS)})")
-        elif dtype is None and dtypes.setdefault(path, tensor.dtype) != tensor.dtype:
-            wrong.append(f"{key} (dtype {tensor.dtype}, other layers {dtypes[path]}: choose one)")
-    refuse("wrong", wrong)
+    for key, (path, _) in places.items():
+        own = tensors[key].dtype
+        if own.name not in FLOATS:
+            raise InputError(folder, key[:100], str(own), " or ".join(FLOATS), family.hint)
+        if dtype is None and dtypes.setdefault(path, own) != own:
+            expected = f"{dtypes[path]}, as other layers have"
+            raise InputError(folder, key[:100], str(own), expected, "choose a --dtype")
     specs = {
         path: ArraySpec(
             family.shapes[path], np.dtype(dtype) if dtype else dtypes[path], made_of[path]
         )
         for path in family.shapes
     }
-    return Match(specs, places, carried)
+    return Match(specs, places, passthrough)
 
 
-def _refuse(folder: Path, family: Family, kind: str, keys: Sequence[str]) -> None:
-    if not keys:
-        return
-    more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
-    raise InputError(
-        folder,
-        "tensors",
-        f"{kind} {', '.join(keys[:SHOWN])}{more}",
-        f"each tensor of {family.name} once, in its own shape",
-        "complete the folder, or put the configuration beside it that is of these weights",
-    )
+def load_arrays(
+    source: Path, family: Family, tensors: Mapping[str, Tensor]
+) -> dict[str, np.ndarray]:
+    """Read all arrays of a family into memory, by path, layers stacked.
+
+    Raises:
+        InputError: as `match` and `check_copies`; or a number is not finite.
+    """
+    matched = match(source, family, tensors, None)
+    check_copies(source, family, tensors)
+    # Zeros for the layers that no tensor is for, or that are larger than theirs.
+    arrays = {path: np.zeros(spec.shape, spec.dtype) for path, spec in matched.specs.items()}
+    for key, (path, layer) in matched.places.items():
+        tensor = tensors[key]
+        values = np.fromfile(tensor.file, tensor.dtype, prod(tensor.shape), offset=tensor.start)
+        check_finite(source, key, values)
+        ours = matched.specs[path].source.transform.to_ours(values.reshape(tensor.shape))
+        window = arrays[path] if layer is None else arrays[path][layer]
+        window[tuple(slice(0, size) for size in ours.shape)] = ours
+    return arrays
+
+
+def check_copies(folder: Path, family: Family, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a second tensor of one parameter that differs from the first.
+
+    Raises:
+        InputError: PyTorch would take the other.
+    """
+    names = {canonical(family.renames, key): tensor for key, tensor in tensors.items()}
+    for key, tensor in names.items():
+        original = canonical(family.copies, key)
+        if original != key and original in names and not _same(tensor, names[original]):
+            found, expected = f"other numbers than {original}", "the same, as a copy of it"
+            raise InputError(folder, key, found, expected, family.copies_hint)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    pairs = zip(one.pieces(), other.pieces(), strict=True)
+    return all(np.array_equal(as_bytes(a), as_bytes(b)) for (_, a), (_, b) in pairs)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -21,11 +21,23 @@ from safetensors.numpy import load_file, save_file
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import AnyPath, is_remote
 from tumorchain_jax.core.remote import local_copy, upload
+from tumorchain_jax.models.config_check import check_fields, require
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.reasoning.prompt import History
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights.array_check import check_shapes
+from tumorchain_jax.weights.tensor_files import check_finite
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What `config.json` holds."""
+
+    model: dict[str, Any]
+    preprocess: PreprocessConfig
+    history: History
+    initial_roi: bool
 
 
 @dataclass(frozen=True)
@@ -112,19 +124,17 @@ def load_model(folder: AnyPath) -> ModelFolder:
                 "name the folder that `tumorchain train` wrote as WORKDIR/export",
             )
     try:
-        config = json.loads((folder / "config.json").read_text())
+        config = json.loads((folder / "config.json").read_bytes())
+        check_fields(_Config, config)
         model = TumorChainConfig.from_dict(config["model"])
-        preprocess = PreprocessConfig(
-            **{**config["preprocess"], "grid": tuple(config["preprocess"]["grid"])}
-        )
-        history: History = config["history"]
-        initial_roi: bool = config["initial_roi"]
-        if history not in get_args(History):
-            raise ValueError(f"history {history!r}")
+        grid = tuple(config["preprocess"]["grid"])
+        require("preprocess.grid", grid, grid == model.encoder.image, "the encoder's image")
+        preprocess = PreprocessConfig(**{**config["preprocess"], "grid": grid})
         params = load_file(path)
-    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, InputError) as error:
+    except (ValueError, RecursionError, SafetensorError, InputError) as error:
+        found = repr(str(error)[:200])
         raise InputError(
-            folder, "checkpoint", repr(str(error)), "a TumorChain checkpoint", "export it again"
+            folder, "checkpoint", found, "a TumorChain checkpoint", "export it again"
         ) from error
     tokenizer = Tokenizer.load(folder, model.template.special_tokens)
     check_vocabulary(folder, tokenizer, model)
@@ -134,8 +144,26 @@ def load_model(folder: AnyPath) -> ModelFolder:
         {name: leaf.shape for name, leaf in abstract_params(model).items()},
         "put the weights and the config.json of one and the same model together",
     )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return ModelFolder(model, preprocess, history, params, tokenizer, digest, initial_roi, name)
+    for tensor, leaf in params.items():
+        if leaf.dtype != np.float32:
+            expected, hint = "float32", "export it again"
+            raise InputError(path, tensor, str(leaf.dtype), expected, hint)
+        check_finite(path, tensor, leaf)
+    return ModelFolder(
+        model=model,
+        preprocess=preprocess,
+        history=config["history"],
+        params=params,
+        tokenizer=tokenizer,
+        sha256=weights_sha256(folder),
+        initial_roi=config["initial_roi"],
+        name=name,
+    )
+
+
+def weights_sha256(folder: Path) -> str:
+    """SHA-256 of the weights of a checkpoint folder, by which they are known anywhere."""
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
 def _name(folder: AnyPath) -> str:

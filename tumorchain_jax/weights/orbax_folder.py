@@ -1,4 +1,4 @@
-"""An Orbax checkpoint, written and read a piece of an array at a time.
+"""Orbax checkpoints, written and read a piece of an array at a time.
 
 Orbax takes whole arrays, and ours hold all layers: gigabytes each. So Orbax writes a checkpoint of
 the same tree with scalars in it, and TensorStore puts the true arrays in their places. Orbax then
@@ -29,7 +29,7 @@ from tumorchain_jax.weights.tensor_files import cut
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One of our arrays.
+    """Specification of one of our arrays.
 
     Attributes:
         shape: with the layers in front, if its source is stacked.
@@ -57,7 +57,7 @@ class ArraySpec:
 
 
 class OrbaxFolder:
-    """The arrays of a checkpoint.
+    """Access to the arrays of a checkpoint.
 
     Args:
         create: make the checkpoint, with nothing in its arrays yet.
@@ -76,25 +76,34 @@ class OrbaxFolder:
     def write(self, path: str, layer: int | None, rows: slice, values: np.ndarray) -> Any:
         """Begin to put some rows of PyTorch's into a layer of an array; `.result()` waits."""
         values = self.specs[path].source.transform.to_ours(values)
-        return self._window(path, layer, rows).write(values)
+        return self._window(path, layer, rows, values.shape).write(values)
 
-    def read(self, path: str, layer: int | None, rows: slice) -> np.ndarray:
+    def read(
+        self, path: str, layer: int | None, rows: slice, shape: tuple[int, ...] | None = None
+    ) -> np.ndarray:
         """The inverse of `write`.
+
+        Args:
+            shape: of these rows in PyTorch, where they are shorter than ours.
 
         Raises:
             InputError: the array is damaged or not there.
         """
         try:
-            values = self._window(path, layer, rows).read().result()
+            transform = self.specs[path].source.transform
+            ours = transform.to_ours(np.broadcast_to(np.int8(0), shape)).shape if shape else None
+            values = self._window(path, layer, rows, ours).read().result()
         except (ValueError, OSError) as error:
             found = str(error).splitlines()[0][:200]
             expected = "a whole array"
             raise InputError(self.folder, path, found, expected, "import it again") from error
-        return self.specs[path].source.transform.from_ours(values)
+        return transform.from_ours(values)
 
-    def _window(self, path: str, layer: int | None, rows: slice) -> Any:
+    def _window(
+        self, path: str, layer: int | None, rows: slice, shape: tuple[int, ...] | None
+    ) -> Any:
         spec = self.specs[path]
-        inside: list[Any] = [slice(None)] * len(spec.layer_shape)
+        inside: list[Any] = [slice(0, size) for size in shape or spec.layer_shape]
         if inside:
             inside[spec.source.transform.rows] = rows
         return self._open(path)[tuple(inside) if layer is None else (layer, *inside)]
@@ -122,7 +131,7 @@ class OrbaxFolder:
 
 
 def _layout(spec: ArraySpec) -> dict[str, Any]:
-    """Chunks of one piece of one layer, in the order of PyTorch's own bytes."""
+    """Choose chunks of one piece of one layer, in the order of PyTorch's own bytes."""
     rows, chunk = spec.source.transform.rows, [*spec.layer_shape]
     if chunk:
         chunk[rows] = spec.pieces[0].stop
@@ -141,7 +150,7 @@ def _write_skeleton(folder: Path, dtypes: Mapping[str, np.dtype]) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Orbax warns that it wrote no OCDBT, as it was asked to."""
+    """Silence Orbax's warning that it wrote no OCDBT, as it was asked to."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -47,7 +47,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Tensor:
-    """Where a tensor lies.
+    """Location of a tensor in a file.
 
     Attributes:
         start: byte of the file at which it begins.
@@ -75,7 +75,7 @@ class Tensor:
 
 
 def cut(shape: Sequence[int]) -> list[slice]:
-    """Pieces of a tensor's rows, about equal, none larger than `PIECE` (but at least one row)."""
+    """Cut a tensor's rows into about equal pieces of at most `PIECE` (but at least one row)."""
     rows = shape[0] if shape else 1
     most = max(1, PIECE // max(1, prod(shape[1:])))
     size = -(-rows // max(1, -(-rows // most)))
@@ -83,7 +83,7 @@ def cut(shape: Sequence[int]) -> list[slice]:
 
 
 def read_folder(folder: Path, stem: str = "model") -> dict[str, Tensor]:
-    """All tensors of `STEM.safetensors`, or of the files that its index names.
+    """Read the headers of `STEM.safetensors`, or of the files that its index names.
 
     Raises:
         InputError: there are none; a file is missing, truncated or damaged; index and files
@@ -124,7 +124,7 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
-    """The tensors of one file, in the order of their bytes.
+    """Read the header of one file: its tensors in the order of their bytes.
 
     Raises:
         InputError: it cannot be read, is truncated, or its header is not sound.
@@ -173,12 +173,12 @@ def _tensor(path: Path, key: str, fields: Mapping[str, Any], data: int) -> Tenso
 
 
 def as_bytes(values: np.ndarray) -> memoryview:
-    """An array's numbers, row by row. numpy's own dtypes alone have a buffer; bfloat16 is none."""
+    """View an array's bytes, row by row, of bfloat16 too, which has no buffer of its own."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def rounded(source: Path, key: str, values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A tensor's numbers in another dtype.
+    """Cast a tensor's numbers to another dtype.
 
     Raises:
         InputError: one of them is too large for it, or was not finite before.
@@ -209,7 +209,7 @@ def _refuse(subject: object, field: str, found: str, expected: str, hint: str) -
 
 
 class TensorWriter:
-    """Tensors of one file, whose header is written first; each is filled in piece by piece.
+    """Writer of one file: the header first, then each tensor piece by piece.
 
     Args:
         made_by: the framework that the header names: transformers opens `pt` alone.

@@ -21,12 +21,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.models.config_check import check_fields, require
 from tumorchain_jax.models.families import (
+    LANGUAGE_MODELS,
+    VISION_ENCODERS,
     EncoderConfig,
-    decoder_from_dict,
     decoder_to_dict,
-    encoder_from_dict,
     encoder_to_dict,
+    family_fields,
     language_model,
     vision_encoder,
 )
@@ -100,20 +102,48 @@ class TumorChainConfig:
         """The inverse of `to_dict`; lists from JSON become tuples.
 
         Raises:
-            TypeError: a field is unknown or missing.
+            ValueError: a field is unknown, missing, of another type, or makes no model.
         """
-        fields: dict[str, Any] = dict(values)
-        parts = {
-            "encoder": encoder_from_dict,
-            "decoder": decoder_from_dict,
-            "projector": lambda projector: ProjectorConfig(**projector),
+        kinds = {
+            "encoder": family_fields(VISION_ENCODERS, values.get("encoder")),
+            "decoder": family_fields(LANGUAGE_MODELS, values.get("decoder")),
         }
-        for name, part in parts.items():
-            if fields.get(name) is not None:
-                fields[name] = part(fields[name])
-        if fields.get("lora") is not None:
-            fields["lora"] = LoRA.from_dict(fields["lora"])
-        return cls(**fields)
+        values = values | {name: fields for name, (_, fields) in kinds.items()}
+        check_fields(cls, values, kinds={name: kind for name, (kind, _) in kinds.items()})
+        parts = {name: kind(**fields) for name, (kind, fields) in kinds.items()}
+        projector, lora = ProjectorConfig(**values["projector"]), values["lora"]
+        fields = parts | {"projector": projector, "lora": lora and LoRA.from_dict(lora)}
+        config = cls(**{**values, **fields})
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Check that the sizes make a model.
+
+        Raises:
+            ValueError: it names the first field that does not.
+        """
+        encoder, decoder, pool = self.encoder, self.decoder, self.global_pool
+        sizes = {"encoder": vars(encoder), "decoder": vars(decoder), "model": vars(self)}
+        for part, values in sizes.items():
+            for name, value in values.items():
+                numbers = value if isinstance(value, tuple) else (value,)
+                is_size = all(type(number) in (int, float) for number in numbers)
+                require(f"{part}.{name}", value, not is_size or min(numbers) > 0, "over 0")
+        whole, cells = encoder.image, encoder.cells
+        divides = all(n % d == 0 for d, n in zip(cells, whole, strict=True))
+        require("encoder.patch", cells, divides, f"a token grid that divides the image {whole}")
+        if (heads := vision_encoder(encoder).num_heads(encoder)) is not None:
+            features = encoder.features
+            require("encoder.num_heads", heads, features % heads == 0, f"a divisor of {features}")
+        heads, of_keys = decoder.num_attention_heads, decoder.num_key_value_heads
+        divides = heads % of_keys == 0
+        require("decoder.num_key_value_heads", of_keys, divides, f"a divisor of {heads}")
+        require("decoder.head_dim", decoder.head_dim, decoder.head_dim % 2 == 0, "an even number")
+        fits = all(n % pool == 0 for n in cells)
+        require("global_pool", pool, fits, f"a divisor of the token grid {cells}")
+        dtypes = ("float32", "bfloat16", "float16")
+        require("dtype", self.dtype, self.dtype in dtypes, " or ".join(dtypes))
 
 
 NANO = TumorChainConfig(

@@ -2,7 +2,8 @@
 
 PyTorch names some tensors of nnU-Net twice or more: every convolution and norm again as
 `all_modules.0` and `all_modules.1`, and the encoder again as `decoder.encoder`. These copies are
-left out on the way in and made again on the way out, for PyTorch wants them all.
+compared and left out on the way in (PyTorch would load the copy last) and made again on the way
+out, for PyTorch wants them all.
 """
 
 import re
@@ -28,7 +29,13 @@ TRANSPOSED = Transform(
 
 # Of torch.compile and of DistributedDataParallel.
 RENAMES: Renames = ((r"(?:_orig_mod\.|module\.)+(.*)", r"\1"),)
-COPIES = (r"decoder\.encoder\..*", r".*\.all_modules\..*")
+_TWIN = r"(?:decoder\.(?=encoder\.))?(.*)\.all_modules"
+COPIES: Renames = (
+    (_TWIN + r"\.0\.(weight|bias)", r"\1.conv.\2"),
+    (_TWIN + r"\.[12]\.(weight|bias)", r"\1.norm.\2"),  # 2 where there is dropout between
+    (r"decoder\.(encoder\..*)", r"\1"),
+)
+"""Second and third names of a tensor, and its first."""
 
 
 def table(config: UNet3DConfig) -> Table:

@@ -18,9 +18,11 @@ from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
+from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.model_folder import load_model
 
 TOKENIZER = "tokenizer.json"
+ANOTHER_MODEL = "set config.model to the checkpoint's"
 ADAPTER = re.compile(r".*/lora_[ab]")
 Places = Mapping[str, jax.ShapeDtypeStruct]
 """Shape, dtype and, where it matters, sharding of every parameter, by path."""
@@ -64,12 +66,12 @@ def _imported_params(
     if (folder / SOURCE / TOKENIZER).is_file():
         found = Tokenizer.load(folder / SOURCE, tokenizer.special_tokens)
         _check_tokenizer(folder / SOURCE, found, tokenizer)
-    for path, spec in imported.arrays.specs.items():
-        if path in taken:
-            hint = "name one of the two"
-            raise InputError(folder, path, "what another folder fills too", "one of each", hint)
-        expected = places[path].shape if path in places else "no such array"
-        _refuse(folder, path, spec.shape, expected, "set config.model to the checkpoint's")
+    shapes = {path: spec.shape for path, spec in imported.arrays.specs.items()}
+    for path in shapes.keys() & taken:
+        hint = "name one of the two"
+        raise InputError(folder, path, "what another folder fills too", "one of each", hint)
+    expected = {path: places[path].shape for path in shapes.keys() & places.keys()}
+    check_shapes(folder, shapes, expected, ANOTHER_MODEL)
     return flatten(imported.restore(places))
 
 
@@ -79,13 +81,16 @@ def _exported_params(
     exported = load_model(folder)
     _check_tokenizer(config.init, exported.tokenizer, tokenizer)
     window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
-    hint = "set config.window to the checkpoint's"
-    _refuse(config.init, "window", window, config.window.to_dict(), hint)
-    for path in sorted(places.keys() | exported.params.keys()):
-        if path in exported.params or not ADAPTER.fullmatch(path):
-            found = exported.params[path].shape if path in exported.params else "no such array"
-            expected = places[path].shape if path in places else "no such array"
-            _refuse(config.init, path, found, expected, "set config.model to the checkpoint's")
+    if window != (wanted := config.window.to_dict()):
+        hint = "set config.window to the checkpoint's"
+        raise InputError(config.init, "window", str(window), str(wanted), hint)
+    found = {path: leaf.shape for path, leaf in exported.params.items()}
+    expected = {
+        path: leaf.shape
+        for path, leaf in places.items()
+        if path in found or not ADAPTER.fullmatch(path)  # new adapters are drawn at random
+    }
+    check_shapes(config.init, found, expected, ANOTHER_MODEL)
     return {path: place(leaf, places[path]) for path, leaf in exported.params.items()}
 
 
@@ -100,8 +105,3 @@ def _check_tokenizer(folder: object, found: Tokenizer, expected: Tokenizer) -> N
     if found.token_bytes != expected.token_bytes:
         hint = "copy the checkpoint's tokenizer.json into the data set's folder"
         raise InputError(folder, TOKENIZER, "other tokens", "those of the data set", hint)
-
-
-def _refuse(folder: object, field: str, found: object, expected: object, hint: str) -> None:
-    if found != expected:
-        raise InputError(folder, field, str(found), str(expected), hint)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from tumorchain_jax.models.language.qwen2.rotary import RotaryPositions, rotate
+from tumorchain_jax.models.language.qwen2.rotary import RopeScaling, RotaryPositions, rotate
 from tumorchain_jax.models.layers.attention import (
     Kernel,
     Packing,
@@ -43,6 +43,7 @@ class Qwen2Config:
         qk_norm: each head of queries and keys is normalized before its rotation, as in Qwen3.
         mrope_section: how many rotary frequencies turn by a token's time, height and width (head
             size / 2 together), as in Qwen2.5-VL; None for those with one position a token.
+        rope_scaling: of Llama 3.1's rotary embedding; None for the plain one.
     """
 
     vocab_size: int
@@ -57,7 +58,12 @@ class Qwen2Config:
     rms_norm_eps: float = 1e-6
     attention_bias: bool = True
     mrope_section: tuple[int, int, int] | None = None
+    rope_scaling: RopeScaling | None = None
     qk_norm: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.rope_scaling is not None:  # of a file it is a list
+            object.__setattr__(self, "rope_scaling", RopeScaling(*self.rope_scaling))
 
 
 QWEN2_5_3B = Qwen2Config(
@@ -150,7 +156,8 @@ class Attention(nn.Module):
             y = project(f"{which}_proj", heads)
             if config.qk_norm:
                 y = RMSNorm(config.rms_norm_eps, self.dtype, name=f"{which}_norm")(y)
-            return rotate(y, positions, config.rope_theta, config.mrope_section)
+            rope = (config.rope_theta, config.mrope_section, config.rope_scaling)
+            return rotate(y, positions, *rope)
 
         q = project_and_rotate("q", config.num_attention_heads)
         k = project_and_rotate("k", config.num_key_value_heads)

@@ -45,4 +45,5 @@ def read_config(path: Path, fields: Mapping[str, Any]) -> Qwen3Config:
 
 def transformers_config(config: Qwen3Config) -> dict[str, Any]:
     """A `config.json` that transformers opens as Qwen3."""
-    return {**qwen2.named_fields(config, "qwen3", "Qwen3"), "attention_bias": False}
+    window = {"use_sliding_window": False, "attention_bias": False}
+    return qwen2.named_fields(config, "qwen3", "Qwen3", window)

@@ -52,6 +52,8 @@ RENAMES: Renames = (
     (r"model\.vision_tower\.vision_tower\.(.*)", r"\1"),  # M3D-LaMed
     (r"model\.mm_projector\.(projector\..*)", r"\1"),
 )
+LARGEST = 10**5
+"""No size of an encoder reaches it."""
 CLIP_FIELDS = {
     "img_size": "image",
     "patch_size": "patch",
@@ -90,12 +92,21 @@ def read_config(
     for theirs, ours in CLIP_FIELDS.items():
         value, sizes = fields.get(theirs), ours in ("image", "patch")
         numbers = value if sizes and isinstance(value, list) else [value]
-        if len(numbers) != (3 if sizes else 1) or not all(type(n) is int for n in numbers):
-            found = repr(value) if theirs in fields else "no such field"
-            expected = "three numbers" if sizes else "a number"
+        if len(numbers) != (3 if sizes else 1) or not all(
+            type(n) is int and 0 < n < LARGEST for n in numbers
+        ):
+            found = repr(value)[:80] if theirs in fields else "no such field"
+            expected = "three numbers over 0" if sizes else "a number over 0"
             raise InputError(path, theirs, found, expected, "complete it from the model's own page")
         values[ours] = tuple(numbers) if sizes else value
-    return ViT3DConfig(**values)
+    config = ViT3DConfig(**values)
+    if any(size % patch for size, patch in zip(config.image, config.patch, strict=True)):
+        found, expected = str(config.patch), f"divisors of img_size {config.image}"
+        raise InputError(path, "patch_size", found, expected, "complete it from the model's page")
+    if config.hidden_size % config.num_heads:
+        found, expected = str(config.num_heads), f"a divisor of {config.hidden_size}"
+        raise InputError(path, "num_heads", found, expected, "complete it from the model's page")
+    return config
 
 
 def num_heads(config: ViT3DConfig) -> int | None:
