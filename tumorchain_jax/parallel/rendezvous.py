@@ -1,7 +1,8 @@
-"""All processes meet at one address, before JAX is asked for anything.
+"""Connect all processes at one address, before JAX is initialised.
 
-JAX aborts a process when another does not come; here every process is told which one that is. The
-first process listens; in each round every process sends it a line, and gets the lines of all back.
+JAX aborts a process when another does not come; here the error of every process names the missing
+one. The primary process listens; in each round every process sends it a line, and receives the
+lines of all.
 """
 
 import json
@@ -16,16 +17,16 @@ from typing import Any
 from tumorchain_jax.core.errors import InputError
 
 AllGather = Callable[[str, Any], list[Any]]
-"""(what it is called, a process's own value) -> the values of all, by process."""
+"""(name of the value, a process's own value) -> the values of all processes, in order."""
 GRACE = 30
-"""Seconds that a process waits longer than the first, which knows who is missing."""
+"""Seconds that a process waits longer than the primary one, which knows who is missing."""
 ANSWER = 5
-"""Seconds in which a process that is there answers."""
+"""Seconds in which a process that is running answers."""
 
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """A process among several.
+    """The identity of a process among several.
 
     Attributes:
         address: `HOST:PORT` of the first.
@@ -43,10 +44,10 @@ SINGLE_PROCESS = ProcessInfo("", 1, 0)
 def resolve_process(
     address: str, count: int | None, index: int | None, timeout: int
 ) -> ProcessInfo:
-    """What was said, or for `auto` what a TPU pod, Slurm or Kubernetes says.
+    """Resolve a process from its arguments, or for `auto` from a TPU pod, Slurm or Kubernetes.
 
     Raises:
-        InputError: it is not said by any.
+        InputError: an argument is wrong or missing, or no scheduler is found.
     """
     if address == "auto":
         address, count, index = _ask_scheduler(timeout)
@@ -61,7 +62,6 @@ def resolve_process(
 
 
 def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
-    # As `jax.distributed.initialize` does it, which has no public name.
     # How `jax.distributed.initialize` finds it; there is no public name.
     from jax._src.clusters import ClusterEnv
 
@@ -79,13 +79,13 @@ def _ask_scheduler(timeout: int) -> tuple[str, int | None, int | None]:
 
 @contextmanager
 def connect(place: ProcessInfo, timeout: int) -> Iterator[AllGather]:
-    """Wait for all processes; then what each tells, all know.
+    """Wait for all processes; yields the function that gathers a value of each.
 
-    The port is free again once all are here; rounds go on by the connections that were made.
+    The port is free again once all are connected; later rounds use these connections.
 
     Raises:
-        InputError: some did not come, or told nothing, within `timeout` seconds. Every process
-            that is here gets it, with their numbers.
+        InputError: some did not connect, or sent nothing, within `timeout` seconds. Every other
+            process raises it, with their numbers.
     """
     if place.count == 1:
         yield lambda name, value: [value]
@@ -105,13 +105,13 @@ def _joined(place: ProcessInfo, timeout: int, stack: ExitStack) -> AllGather:
     def all_gather_object(name: str, value: Any) -> list[Any]:
         try:
             _send(file, value)
-            told = json.loads(file.readline())
+            values = json.loads(file.readline())
         except (OSError, ValueError) as error:
             found, hint = f"nothing of process 0 about {name}", "look at what it said on its host"
             raise InputError(place.address, "processes", found, "its word", hint) from error
-        if isinstance(told, str):
-            raise _missing(place, told)
-        return list(told)
+        if isinstance(values, str):
+            raise _missing(place, values)
+        return list(values)
 
     _send(file, place.index)
     all_gather_object("being here", None)
@@ -137,25 +137,25 @@ def _gathered(place: ProcessInfo, timeout: int, stack: ExitStack) -> AllGather:
     files = _accept(place, timeout, stack)
 
     def all_gather_object(name: str, value: Any) -> list[Any]:
-        told = {0: value}
+        values = {0: value}
         deadline = time.monotonic() + timeout
         for index, (connection, file) in files.items():
             connection.settimeout(max(0.1, deadline - time.monotonic()))
             try:
-                told[index] = json.loads(file.readline())
+                values[index] = json.loads(file.readline())
             except (OSError, ValueError):
                 continue
-        missing = [index for index in range(place.count) if index not in told]
+        missing = [index for index in range(place.count) if index not in values]
         which = f"nothing of process {', '.join(map(str, missing))} about {name}"
         for connection, file in files.values():
             connection.settimeout(GRACE)
             try:
-                _send(file, which if missing else [told[index] for index in range(place.count)])
+                _send(file, which if missing else [values[index] for index in range(place.count)])
             except OSError:
-                continue  # the next round, or its end, will tell
+                continue  # the next round fails, or there is none
         if missing:
             raise _missing(place, which)
-        return [told[index] for index in range(place.count)]
+        return [values[index] for index in range(place.count)]
 
     all_gather_object("being here", None)
     return all_gather_object
