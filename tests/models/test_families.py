@@ -102,7 +102,7 @@ def test_config_with_mrope_sections_survives_json() -> None:
 
 
 def test_config_of_no_family_is_refused() -> None:
-    with pytest.raises(TypeError, match="family 'gpt2' is none of qwen2, qwen3"):
+    with pytest.raises(ValueError, match="found 'gpt2', expected one of qwen2, qwen3"):
         decoder_from_dict({**decoder_to_dict(QWEN3_8B), "family": "gpt2"})
 
 

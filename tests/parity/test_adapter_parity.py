@@ -18,7 +18,8 @@ from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten, unflatten
-from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.models.families import decoder_from_dict
+from tumorchain_jax.models.language.qwen2.model import Decoder, unroll
 from tumorchain_jax.models.layers.linear import LoRA
 
 torch = pytest.importorskip("torch")
@@ -145,7 +146,7 @@ def test_adapter_logits_are_those_of_peft(prepared: Prepared) -> None:
     base, adapter = Imported(folder / "our-base"), Imported(folder / "ours")
     params = flatten(base.restore()["decoder"]) | flatten(adapter.restore()["decoder"])
     lora = LoRA.from_dict(adapter.config["lora"])
-    config, expected = Qwen2Config.from_dict(adapter.config["decoder"]), logits_of(model, tokens)
+    config, expected = decoder_from_dict(adapter.config["decoder"]), logits_of(model, tokens)
     got = run(Decoder(config, lora), unflatten(params), tokens)
     assert np.abs(got - expected).max() <= TOLERANCE
     if lora.ranks:

@@ -125,13 +125,14 @@ def atomic_directory(output: Path, overwrite: bool = False) -> Iterator[Path]:
         try:
             part.mkdir()
             yield part
-            if output.exists():
+            moved = overwrite and output.exists()
+            if moved:
                 shutil.rmtree(replaced, ignore_errors=True)
                 output.rename(replaced)
             try:
                 part.rename(output)
             except BaseException:
-                if replaced.exists():
+                if moved:
                     replaced.rename(output)
                 raise
             shutil.rmtree(replaced, ignore_errors=True)

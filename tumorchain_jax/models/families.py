@@ -7,7 +7,7 @@ to add one: README.md, here.
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
 
 import flax.linen as nn
 from jax.typing import DTypeLike
@@ -78,6 +78,9 @@ class VisionEncoder(Protocol):
         """Our configuration from a published `config.json` (at `path`; it may be missing, and
         `fields` empty) and the shapes of its tensors, or an InputError.
         """
+
+    def check(self, config: Any) -> None:
+        """Raise ValueError if positive sizes make no encoder; see `config_check.require`."""
 
     def num_heads(self, config: Any) -> int | None:
         """Heads of its attention, which a mesh may cut; None if it has none."""
@@ -203,7 +206,12 @@ def family_fields(families: Mapping[str, Any], values: Any) -> tuple[type[Any], 
     name = fields.pop("family", next(iter(families)))
     if name not in families:
         raise ValueError(f"family: found {str(name)[:80]!r}, expected one of {', '.join(families)}")
-    return families[name].CONFIG, fields
+    kind = families[name].CONFIG
+    for field, hint in get_type_hints(kind).items():
+        named = [each for each in get_args(hint) if hasattr(each, "_fields")]
+        if named and len(fields.get(field) or ()) == len(named[0]._fields):
+            fields[field] = named[0](*fields[field])
+    return kind, fields
 
 
 def _from_dict(families: Mapping[str, Any], values: Mapping[str, Any]) -> Any:

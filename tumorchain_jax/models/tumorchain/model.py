@@ -111,6 +111,9 @@ class TumorChainConfig:
         values = values | {name: fields for name, (_, fields) in kinds.items()}
         check_fields(cls, values, kinds={name: kind for name, (kind, _) in kinds.items()})
         parts = {name: kind(**fields) for name, (kind, fields) in kinds.items()}
+        for name, part in parts.items():
+            _check_positive(name, part)
+        vision_encoder(parts["encoder"]).check(parts["encoder"])
         projector, lora = ProjectorConfig(**values["projector"]), values["lora"]
         fields = parts | {"projector": projector, "lora": lora and LoRA.from_dict(lora)}
         config = cls(**{**values, **fields})
@@ -123,19 +126,8 @@ class TumorChainConfig:
         Raises:
             ValueError: it names the first field that does not.
         """
-        encoder, decoder, pool = self.encoder, self.decoder, self.global_pool
-        sizes = {"encoder": vars(encoder), "decoder": vars(decoder), "model": vars(self)}
-        for part, values in sizes.items():
-            for name, value in values.items():
-                numbers = value if isinstance(value, tuple) else (value,)
-                is_size = all(type(number) in (int, float) for number in numbers)
-                require(f"{part}.{name}", value, not is_size or min(numbers) > 0, "over 0")
-        whole, cells = encoder.image, encoder.cells
-        divides = all(n % d == 0 for d, n in zip(cells, whole, strict=True))
-        require("encoder.patch", cells, divides, f"a token grid that divides the image {whole}")
-        if (heads := vision_encoder(encoder).num_heads(encoder)) is not None:
-            features = encoder.features
-            require("encoder.num_heads", heads, features % heads == 0, f"a divisor of {features}")
+        decoder, pool, cells = self.decoder, self.global_pool, self.encoder.cells
+        _check_positive("model", self)
         heads, of_keys = decoder.num_attention_heads, decoder.num_key_value_heads
         divides = heads % of_keys == 0
         require("decoder.num_key_value_heads", of_keys, divides, f"a divisor of {heads}")
@@ -144,6 +136,13 @@ class TumorChainConfig:
         require("global_pool", pool, fits, f"a divisor of the token grid {cells}")
         dtypes = ("float32", "bfloat16", "float16")
         require("dtype", self.dtype, self.dtype in dtypes, " or ".join(dtypes))
+
+
+def _check_positive(part: str, config: Any) -> None:
+    for name, value in vars(config).items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        is_size = all(type(number) in (int, float) for number in numbers)
+        require(f"{part}.{name}", value, not is_size or min(numbers) > 0, "over 0")
 
 
 NANO = TumorChainConfig(

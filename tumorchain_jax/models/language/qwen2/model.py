@@ -61,10 +61,6 @@ class Qwen2Config:
     rope_scaling: RopeScaling | None = None
     qk_norm: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        if self.rope_scaling is not None:  # of a file it is a list
-            object.__setattr__(self, "rope_scaling", RopeScaling(*self.rope_scaling))
-
 
 QWEN2_5_3B = Qwen2Config(
     vocab_size=151_936,

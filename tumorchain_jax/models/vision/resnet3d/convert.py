@@ -93,6 +93,10 @@ def read_config(
     return ResNet3DConfig(blocks=(a, b, c, d), width=stem[0])
 
 
+def check(config: ResNet3DConfig) -> None:
+    """Accept any positive sizes: odd ones are padded."""
+
+
 def num_heads(config: ResNet3DConfig) -> int | None:
     """There is no attention."""
     return None

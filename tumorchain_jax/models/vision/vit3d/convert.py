@@ -15,6 +15,7 @@ import flax.linen as nn
 from jax.typing import DTypeLike
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.config_check import require
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.layers.remat import Remat
 from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
@@ -107,6 +108,19 @@ def read_config(
         found, expected = str(config.num_heads), f"a divisor of {config.hidden_size}"
         raise InputError(path, "num_heads", found, expected, "complete it from the model's page")
     return config
+
+
+def check(config: ViT3DConfig) -> None:
+    """Check that the patches divide the image, and the heads the features.
+
+    Raises:
+        ValueError: they do not.
+    """
+    image, size = config.image, config.hidden_size
+    divides = all(n % patch == 0 for patch, n in zip(config.patch, image, strict=True))
+    require("encoder.patch", config.patch, divides, f"a divisor of {image}")
+    heads = config.num_heads
+    require("encoder.num_heads", heads, size % heads == 0, f"a divisor of {size}")
 
 
 def num_heads(config: ViT3DConfig) -> int | None:
