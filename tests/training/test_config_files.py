@@ -174,7 +174,7 @@ def test_name_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_unknown_name_lists_the_shipped_ones() -> None:
     told = refusal("tumorchain_3")
-    assert "experiments, nano, nano_segmenter, nnunet, tumorchain_3b," in told
+    assert "experiments, nano, nano_lora, nano_segmenter, nnunet, tumorchain_3b," in told
     assert "did you mean tumorchain_3b?" in told
 
 

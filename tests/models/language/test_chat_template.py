@@ -3,12 +3,11 @@
 import pytest
 from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as BackendTokenizer
-from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models import families
 from tumorchain_jax.models.language.qwen3 import convert as qwen3
-from tumorchain_jax.models.language.tokenizer import SPECIAL_TOKENS, Tokenizer
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.reasoning.prompt import Chat
 
 # The template of Qwen3's tokenizer_config.json for one question and `enable_thinking=False`.
@@ -24,7 +23,7 @@ def chat() -> Chat:
     """Qwen3's tokens, of which `<think>` is a token but no control."""
     tokenizer = Tokenizer.train([QWEN3, "Where is the liver?"], 300)
     tokenizer.backend.add_tokens([AddedToken(token, special=False) for token in THINK])
-    return Chat(Tokenizer(tokenizer.backend), qwen3.CHAT)
+    return Chat(Tokenizer(tokenizer.backend.backend_tokenizer), qwen3.CHAT)
 
 
 def text(chat: Chat, ids: list[int]) -> str:
@@ -67,7 +66,6 @@ def test_special_tokens_that_a_tokenizer_lacks_are_named() -> None:
     """Llama's, say: its weights can be imported, but it cannot be TumorChain's decoder."""
     llama = BackendTokenizer(models.BPE())
     llama.add_special_tokens(["<|begin_of_text|>", "<|eot_id|>"])
-    backend = PreTrainedTokenizerFast(tokenizer_object=llama)
     with pytest.raises(InputError, match=r"no <\|endoftext\|> <\|im_start\|>") as error:
-        Tokenizer(backend, SPECIAL_TOKENS)
+        Tokenizer(llama)
     assert "Qwen3" in str(error.value)
