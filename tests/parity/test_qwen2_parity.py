@@ -16,6 +16,7 @@ from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten, unflatten
+from tumorchain_jax.models.families import decoder_to_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.layers.linear import LoRA
 
@@ -55,7 +56,7 @@ def randomise(model):
 
 def sizes(config: Qwen2Config) -> dict[str, Any]:
     """Our config as keyword arguments of theirs."""
-    named = config.to_dict()
+    named = decoder_to_dict(config)
     rope = {"rope_type": "default", "rope_theta": named.pop("rope_theta")}
     return {**named, "rope_parameters": rope}
 
