@@ -23,6 +23,7 @@ def test_seconds_are_a_median_after_a_warm_up() -> None:
     assert next(waits, None) is None
 
 
+@pytest.mark.system
 def test_phantoms_and_their_preprocessing_are_timed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -33,7 +34,7 @@ def test_phantoms_and_their_preprocessing_are_timed(
     assert all(0 < value < 1000 for value in values.values())
 
 
-@pytest.mark.program
+@pytest.mark.system
 def test_the_parts_of_a_step_add_up() -> None:
     config = read_config(NANO, [])
     encoder = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2)

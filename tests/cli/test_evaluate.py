@@ -39,7 +39,7 @@ def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "evaluate first" in capsys.readouterr().err
 
 
-@pytest.mark.program
+@pytest.mark.system
 def test_phantoms_are_asked_and_wrong_answers_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -247,6 +247,7 @@ def test_a_scan_has_their_labels(
     assert_same_labels(peer, made_up(shape, spacing), mirror, in_float32=0.998)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("mirror", [True, False])
 @pytest.mark.parametrize(
     ("name", "spacing"),

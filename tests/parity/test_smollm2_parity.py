@@ -12,6 +12,7 @@ from tumorchain_jax.inference.language_model import MODEL, LanguageModel, exampl
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("gguf")
+pytestmark = pytest.mark.system
 
 PROMPTS = (
     "What is a tumour?",

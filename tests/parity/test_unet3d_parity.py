@@ -217,6 +217,7 @@ def test_checkpoints_go_in_and_out(
     assert_close(our_logits(model.plan, model.folds[0], tile), expected, TOLERANCE)
 
 
+@pytest.mark.system
 def test_the_network_of_the_usual_size(
     nnunet: Any, nnunet_plans: SimpleNamespace, folder: Path
 ) -> None:
