@@ -60,6 +60,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
 
 
+def remove_partial_files(folder: Path) -> None:
+    """Remove what `atomic_path` left in a folder when its process was killed."""
+    for path in folder.glob(".[0-9]*-*"):
+        path.unlink()
+
+
 def staging_path(output: Path) -> Path:
     """Return the hidden folder in which an output is made.
 

@@ -1,11 +1,10 @@
-"""Is every host ready? Asked before anything starts, answered for all of them at once.
+"""Checks of every host before a training starts, reported together.
 
-Each process looks at its own host; then all tell each other what they found. That goes by plain
-connections (see `rendezvous.py`) and not through the devices, which may be what is wrong.
+Each process looks at its own host; then all exchange what they found, over plain
+connections (see `rendezvous.py`) and not through the devices, which may be at fault.
 """
 
 import hashlib
-import json
 import math
 import platform
 import shutil
@@ -28,15 +27,11 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import AnyPath, is_remote, write_file
-from tumorchain_jax.core.remote import as_path, local_copy
-from tumorchain_jax.data.dataset import read_manifest, shard_paths
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.processes import TIMEOUT, join
 from tumorchain_jax.parallel.rendezvous import AllGather, ProcessInfo, connect
+from tumorchain_jax.training.registry import TASKS, TaskChecks, build_program, task_name
 from tumorchain_jax.training.settings import check_settings
-from tumorchain_jax.training.tumorchain.dataset import open_dataset
-from tumorchain_jax.training.tumorchain.memory import check_memory, step_bytes
-from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
 
 Facts = dict[str, Any]
 """What a process found on its host; under most names `_seen`'s value and problem."""
@@ -44,7 +39,7 @@ PLUGINS = ("libtpu", "jax-cuda", "jax-rocm")
 SHARED_WITHIN = 20
 """Seconds until a file of another host must be seen: some shared folders are looked at rarely."""
 GIB = 2**30
-MENDS = {
+HINTS = {
     "versions": "install the same on every host (launch/constraints.txt)",
     "configuration": "start every process with the same file and overrides",
     "workdir": "name a folder that all hosts share and may write to",
@@ -56,11 +51,11 @@ MENDS = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `told` is what was found, or what is wrong."""
+    """One check; `found` is what was found, or what is wrong."""
 
     name: str
     ok: bool
-    told: str
+    found: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
     """Look at every host; to be called in every process. Makes it one of several in JAX too.
 
     Raises:
-        InputError: a process did not come, or told nothing.
+        InputError: a process did not connect, or reported nothing.
     """
     with connect(place, TIMEOUT) as all_gather_object:
         found = f"{place.count} processes" + f" by {place.address}" * (place.count > 1)
@@ -99,7 +94,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
             ):
                 facts["devices"] = devices
             checks.append(_agree("devices", hosts))
-            # Of unlike configurations some would go on to what all must do together.
+            # With unlike configurations some hosts would stop before what all must do together.
             if checks[-1].ok and _agree("configuration", hosts).ok:
                 checks += _fit(config, workdir, min(facts["free_gib"] for facts in hosts))
     return Preflight(checks, hosts)
@@ -107,7 +102,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
 
 def text(found: Preflight) -> str:
     """A line for each check, then the hosts in a table."""
-    lines = [f"{'ok' if c.ok else 'not ok':<8}{c.name:<15}{c.told}" for c in found.checks]
+    lines = [f"{'ok' if c.ok else 'not ok':<8}{c.name:<15}{c.found}" for c in found.checks]
     columns = ("process", "host", "devices", "free_gib")
     rows = [columns] + [tuple(_cell(facts.get(name)) for name in columns) for facts in found.hosts]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -129,8 +124,8 @@ def _look_at_host(config: ConfigDict, workdir: AnyPath) -> Facts:
         "free_gib": _free_gib(workdir),
         "versions": _seen(_versions),
         "configuration": _seen(partial(_configuration, config)),
-        "dataset": _seen(partial(_dataset, config, workdir)),
-        "init": _seen(partial(_init, config)),
+        "dataset": _seen(partial(_checks(config).data, config, workdir)),
+        "init": _seen(partial(_checks(config).init, config, workdir)),
     }
 
 
@@ -157,33 +152,6 @@ def _plugins() -> dict[str, str]:
 
 def _configuration(config: ConfigDict) -> str:
     return f"sha256 {hashlib.sha256(config.to_json_best_effort().encode()).hexdigest()[:16]}"
-
-
-def _dataset(config: ConfigDict, workdir: AnyPath) -> str:
-    folder = as_path(config.data.folder) if config.data.folder else workdir / "data"
-    if config.data.phantoms and not (folder / "tokenizer.json").exists():
-        return f"{config.data.phantoms} phantoms, to be made in {folder}"
-    folder = local_copy(folder)
-    open_dataset(config, folder)
-    manifest = read_manifest(folder)
-    shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
-    if not shards:
-        raise InputError(folder, "scans", "none", "a data set's shards", "complete the folder")
-    sizes = {path.name: path.stat().st_size for path in shards}
-    digest = hashlib.sha256(json.dumps([manifest, sizes], sort_keys=True).encode())
-    for name in ("tokenizer.json", "split.json"):
-        digest.update((folder / name).read_bytes())
-    gib = sum(sizes.values()) / GIB
-    return f"{folder}: {len(shards)} files, {gib:.2f} GiB, sha256 {digest.hexdigest()[:16]}"
-
-
-def _init(config: ConfigDict) -> str:
-    if not config.init:
-        return "none asked for"
-    for folder in config.init.split(","):
-        if not as_path(folder).is_dir():
-            raise InputError(folder, "config.init", "no such folder", "weights", "check the path")
-    return config.init
 
 
 def _free_gib(workdir: AnyPath) -> float:
@@ -224,7 +192,7 @@ def _shared(
         while not first.exists():
             if time.monotonic() > deadline:
                 found, expected = "no file of the first process", "one folder on all hosts"
-                raise InputError(workdir, "--workdir", found, expected, MENDS["workdir"])
+                raise InputError(workdir, "--workdir", found, expected, HINTS["workdir"])
             time.sleep(0.2)
         return str(workdir)
 
@@ -251,12 +219,12 @@ def _agree(name: str, hosts: Sequence[Facts]) -> Check:
             seen["problem"] or seen["found"], []
         ).append(where)
     if problems:
-        told = [f"{problem} ({_several(where)})" for problem, where in problems.items()]
-        return Check(name, False, "; ".join(told))
+        lines = [f"{problem} ({_several(where)})" for problem, where in problems.items()]
+        return Check(name, False, "; ".join(lines))
     if len(values) > 1:
-        told = [f"{value} ({_several(where)})" for value, where in values.items()]
-        found = "; ".join(told)
-        return Check(name, False, f"found {found}, expected the same on all; {MENDS[name]}")
+        lines = [f"{value} ({_several(where)})" for value, where in values.items()]
+        found = "; ".join(lines)
+        return Check(name, False, f"found {found}, expected the same on all; {HINTS[name]}")
     return Check(name, True, *values)
 
 
@@ -287,9 +255,13 @@ def _fit(config: ConfigDict, workdir: AnyPath, free_gib: float) -> list[Check]:
     return checks
 
 
+def _checks(config: ConfigDict) -> TaskChecks:
+    return TASKS[task_name(config)].checks
+
+
 def _settings(config: ConfigDict) -> str:
     check_settings(config)
-    return f"{config.steps} steps of {config.batch_size} rows of {config.data.length} positions"
+    return f"{task_name(config)}: {config.steps} steps of {config.batch_size} rows"
 
 
 def _mesh(config: ConfigDict) -> str:
@@ -298,19 +270,16 @@ def _mesh(config: ConfigDict) -> str:
 
 
 def _batch(config: ConfigDict) -> str:
-    parts = accumulation_on(config, make_mesh(dict(config.mesh)))
-    return f"{config.batch_size} rows in {parts} part{'s' * (parts > 1)}"
+    return _checks(config).batch(config, make_mesh(dict(config.mesh)))
 
 
 def _weights(config: ConfigDict) -> str:
-    return f"{_state_gib(config):.2f} GiB with what the optimizer keeps, over all devices"
+    return f"{_state_gib(config):.2f} GiB with the optimizer's state, over all devices"
 
 
 def _memory(config: ConfigDict) -> str:
     mesh = make_mesh(dict(config.mesh))
-    program = build_program(config, mesh)
-    check_memory(config, program, mesh)
-    return f"a step needs at least {step_bytes(config, program, mesh) / GIB:.2f} GiB of each device"
+    return _checks(config).step(config, build_program(config, mesh), mesh)
 
 
 def _disk(config: ConfigDict, workdir: AnyPath, free_gib: float) -> str:
