@@ -159,7 +159,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(
     source: Path, outputs: Path, refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
-    refuse((f"{outputs}: disk: found 1000 bytes free", "make room"), "import", source)
+    refuse((f"{outputs}: disk: found 1000 bytes free", "free disk space"), "import", source)
 
 
 def test_an_output_that_is_there_is_left_as_it_was(

@@ -156,7 +156,7 @@ def test_when_none_can_be_read_it_may_be_the_storage_and_all_stay(tmp_path: Path
     save(tmp_path, 1, 2)
     for step in "12":
         cut(tmp_path / "checkpoints" / step / "default" / "_METADATA")
-    with pytest.raises(InputError, match="found none that can be read; of 2: ") as error:
+    with pytest.raises(InputError, match="found no readable checkpoint; step 2: ") as error:
         restore(tmp_path, state_at(0))
     assert "\n" not in str(error.value)
     assert steps_kept(tmp_path) == {"1", "2"}
@@ -190,7 +190,7 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> Non
     """As a limit on the size of a file has it: an error in the middle of writing."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "expected a checkpoint written; make room" in done.stdout
+    assert "expected a checkpoint written; free disk space" in done.stdout
     assert done.stdout.count("\n") == 1
     small = TrainState(jnp.int32(0), {"w": jnp.ones((10, 10))}, {}, ())
     found = restore(tmp_path, small)
@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(
     tmp_path: Path, state: TrainState, field: str, found: str, expected: str
 ) -> None:
     save(tmp_path, 1)
-    with pytest.raises(InputError, match="name another workdir") as error:
+    with pytest.raises(InputError, match="use another workdir") as error:
         restore(tmp_path, state)
     assert error.value.field == field
     assert (error.value.found, error.value.expected) == (found, expected)

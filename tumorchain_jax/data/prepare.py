@@ -42,7 +42,7 @@ class Prepared:
 
     Attributes:
         already_done: scans of `written` that an earlier run wrote.
-        kept: records that are in the data set.
+        kept: records in the data set.
         train_patients, test_patients: those that have a record in the data set.
         cpu_seconds: seconds of one core that this run's scans took.
     """

@@ -1,7 +1,7 @@
-"""Checks of every host before a training starts, reported together.
+"""Check every host before training starts, and report all findings together.
 
-Each process looks at its own host; then all exchange what they found, over plain
-connections (see `rendezvous.py`) and not through the devices, which may be at fault.
+Each process checks its own host. The processes then exchange their findings over plain TCP
+connections (see `rendezvous.py`), not through the devices, which may be at fault.
 """
 
 import hashlib
@@ -34,17 +34,17 @@ from tumorchain_jax.training.registry import TASKS, TaskChecks, build_program, t
 from tumorchain_jax.training.settings import check_settings
 
 Facts = dict[str, Any]
-"""What a process found on its host; under most names `_seen`'s value and problem."""
+"""Findings of one process on its host; most values are the `found` and `problem` of `_seen`."""
 PLUGINS = ("libtpu", "jax-cuda", "jax-rocm")
 SHARED_WITHIN = 20
-"""Seconds until a file of another host must be seen: some shared folders are looked at rarely."""
+"""Seconds until a file of another host must be visible: some shared folders refresh rarely."""
 GIB = 2**30
 HINTS = {
-    "versions": "install the same on every host (launch/constraints.txt)",
+    "versions": "install the same versions on every host (launch/constraints.txt)",
     "configuration": "start every process with the same file and overrides",
-    "workdir": "name a folder that all hosts share and may write to",
-    "dataset": "name a folder that all hosts share",
-    "init": "name folders that all hosts share",
+    "workdir": "use a folder that all hosts share and can write to",
+    "dataset": "use a folder that all hosts share",
+    "init": "use folders that all hosts share",
     "devices": "use hosts of one kind",
 }
 
@@ -72,7 +72,7 @@ class Preflight:
 
 
 def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Preflight:
-    """Look at every host; to be called in every process. Makes it one of several in JAX too.
+    """Check every host; call it in every process. It also initialises JAX's distributed runtime.
 
     Raises:
         InputError: a process did not connect, or reported nothing.
@@ -85,7 +85,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
             hosts = all_gather_object("its host", own)
         of_hosts = ("versions", "configuration", "workdir", "dataset", "init")
         checks += [_agree(name, hosts) for name in of_hosts]
-        # Devices under unlike versions may crash or hang.
+        # With different versions, collective operations may crash or hang.
         if _agree("versions", hosts).ok:
             if place.count > 1:
                 join(place.address, place.count, place.index)
@@ -94,7 +94,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
             ):
                 facts["devices"] = devices
             checks.append(_agree("devices", hosts))
-            # With unlike configurations some hosts would stop before what all must do together.
+            # With different configurations some hosts would stop before a collective operation.
             if checks[-1].ok and _agree("configuration", hosts).ok:
                 checks += _fit(config, workdir, min(facts["free_gib"] for facts in hosts))
     return Preflight(checks, hosts)
@@ -145,7 +145,7 @@ def _versions() -> str:
 
 
 def _plugins() -> dict[str, str]:
-    # An installation that was cut short has no name.
+    # An interrupted installation has no name.
     found = {item.metadata["Name"] or "": item.version for item in distributions()}
     return {name: found[name] for name in sorted(found) if name.startswith(PLUGINS)}
 
@@ -165,9 +165,9 @@ def _free_gib(workdir: AnyPath) -> float:
 def _devices() -> str:
     devices, backend = jax.local_devices(), jax.default_backend()
     if backend == "cpu" and _plugins() and not jax.config.values["jax_platforms"]:
-        # JAX does with the CPU where a driver or a device is missing.
+        # JAX falls back to the CPU if a driver or a device is missing.
         expected = f"those of {', '.join(_plugins())}"
-        hint = "look after the driver, or set JAX_PLATFORMS=cpu"
+        hint = "check the driver, or set JAX_PLATFORMS=cpu"
         raise InputError("jax", "devices", f"{len(devices)} x cpu", expected, hint)
     kinds = sorted({device.device_kind for device in devices})
     return f"{len(devices)} x {', '.join(kinds)} ({backend})"
@@ -177,7 +177,7 @@ def _devices() -> str:
 def _shared(
     workdir: AnyPath, place: ProcessInfo, all_gather_object: AllGather
 ) -> Iterator[dict[str, str]]:
-    """Whether this host may write to `workdir`, and sees there what the first process wrote."""
+    """Check that this host can write to `workdir` and see the first process's file there."""
     name = all_gather_object("a file's name", f".preflight-{uuid.uuid4()}")[0]
     own = workdir / f"{name}-{place.index}"
     first = workdir / f"{name}-0"
@@ -198,7 +198,7 @@ def _shared(
 
     written = _seen(write)
     try:
-        # Where the first could not write there is nothing to be seen.
+        # If the first process could not write, there is no file to look for.
         all_could = not all_gather_object("its file", written)[0]["problem"]
         yield _seen(look) if all_could and not written["problem"] else written
     finally:
@@ -210,7 +210,7 @@ def _shared(
 
 
 def _agree(name: str, hosts: Sequence[Facts]) -> Check:
-    """No host has a problem, and all found the same."""
+    """Check that no host has a problem and that all found the same."""
     problems: dict[str, list[str]] = {}
     values: dict[str, list[str]] = {}
     for facts in hosts:
@@ -236,7 +236,7 @@ def _several(where: Sequence[str]) -> str:
 
 
 def _fit(config: ConfigDict, workdir: AnyPath, free_gib: float) -> list[Check]:
-    """Does the configuration fit the devices and the disk? Up to the first that says no."""
+    """Check the configuration against the devices and the disk, up to the first failure."""
     looks: dict[str, Callable[[], str]] = {
         "settings": partial(_settings, config),
         "mesh": partial(_mesh, config),
@@ -283,12 +283,12 @@ def _memory(config: ConfigDict) -> str:
 
 
 def _disk(config: ConfigDict, workdir: AnyPath, free_gib: float) -> str:
-    # Also the best, and the one that is being written; less those that are there.
+    # Plus the best and the one being written, minus those that exist already.
     there = sum(path.name.isdecimal() for path in (workdir / "checkpoints").glob("*"))
     copies = max(1, config.checkpoint.keep + 2 - there)
     needed = f"{copies} checkpoints of at most {_state_gib(config):.2f} GiB"
     if free_gib < copies * _state_gib(config):
-        hint = "make room, or keep fewer (config.checkpoint.keep)"
+        hint = "free disk space, or lower config.checkpoint.keep"
         raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, hint)
     if is_remote(workdir):
         return f"an object store, for {needed}"

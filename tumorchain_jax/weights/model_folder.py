@@ -91,12 +91,12 @@ def export(
         (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         weights = part / "model.safetensors"
         save_file(arrays, weights, metadata={"format": "np"})
-        weights.chmod((part / "config.json").stat().st_mode)  # else for its owner's eyes alone
+        weights.chmod((part / "config.json").stat().st_mode)  # else readable by its owner only
         tokenizer.save(part)
 
 
 def load_model(folder: AnyPath) -> ModelFolder:
-    """Read a checkpoint folder and hold it against its own configuration.
+    """Read a checkpoint folder and check it against its own configuration.
 
     Raises:
         InputError: a file is missing, damaged, or the weights are of another configuration.
@@ -151,7 +151,7 @@ def load_model(folder: AnyPath) -> ModelFolder:
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 of the weights of a checkpoint folder, by which they are known anywhere."""
+    """SHA-256 of the weights of a checkpoint folder, which identifies them."""
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 
