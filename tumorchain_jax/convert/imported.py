@@ -139,7 +139,9 @@ class Imported:
         self.arrays = OrbaxFolder(folder / PARAMS, matched.specs)
         self._passthrough = read_file(folder / PASSTHROUGH) if matched.passthrough else {}
         if lost := sorted({*matched.passthrough} - self._passthrough.keys()):
-            raise InputError(folder / PASSTHROUGH, lost[0], "no such key", "it", "import it again")
+            raise InputError(
+                folder / PASSTHROUGH, lost[0], "no such key", "this key", "import it again"
+            )
 
     def dtype_of(self, key: str) -> np.dtype:
         """Dtype in which a tensor is stored."""
@@ -176,7 +178,7 @@ class Imported:
             yield rows, values
         is_hashed = entry.stored_sha256 is not None or self.dtype_of(key) == entry.dtype
         if is_hashed and digest.hexdigest() != (entry.stored_sha256 or entry.sha256):
-            found, expected = "other bytes", "those that were imported"
+            found, expected = "other bytes", "the imported bytes"
             raise InputError(self.folder, key[:80], found, expected, "import it again")
 
     def whole(self, key: str) -> np.ndarray:
@@ -200,7 +202,7 @@ class Imported:
                 expected = "the file that was imported"
                 raise InputError(path, "file", found, expected, "import it again")
             if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-                found, expected = "other bytes", "those that were imported"
+                found, expected = "other bytes", "the imported bytes"
                 raise InputError(path, "file", found, expected, "import it again")
 
 

@@ -33,5 +33,5 @@ def rematerialized(layer: type[nn.Module], remat: Remat, in_scan: bool = True) -
         return layer
     if remat not in POLICIES:
         expected = ", ".join(["none", *POLICIES])
-        raise InputError("config", "remat", str(remat), expected, "name one of them")
+        raise InputError("config", "remat", str(remat), expected, "use one of these")
     return nn.remat(layer, policy=POLICIES[remat], prevent_cse=not in_scan)
