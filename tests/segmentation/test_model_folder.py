@@ -332,7 +332,9 @@ def test_folder_that_is_wrong_is_refused(
 
 
 def test_fold_that_is_not_there_is_refused(ours: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="fold_1: found none, expected one of 0 3; name a fold"):
+    with pytest.raises(
+        InputError, match="fold_1: found none, expected one of 0 3; use an existing fold"
+    ):
         load_segmentation_model(ours, [0, 1])
     with pytest.raises(InputError, match="fold_0: found none, expected model"):
         load_segmentation_model(tmp_path)
