@@ -212,7 +212,7 @@ def test_checkpoint_of_another_configuration_is_refused(
     tmp_path: Path, state: TrainState, field: str, found: str, expected: str
 ) -> None:
     save(tmp_path, 1)
-    with pytest.raises(InputError, match="use another workdir") as error:
+    with pytest.raises(InputError, match="name another workdir") as error:
         restore(tmp_path, state)
     assert error.value.field == field
     assert (error.value.found, error.value.expected) == (found, expected)

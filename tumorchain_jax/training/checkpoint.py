@@ -83,7 +83,7 @@ class Checkpoints:
             "checkpoint",
             f"no readable checkpoint; step {newest}: {type(error).__name__}: {line}",
             "a complete checkpoint",
-            "check storage and memory; to train from the start, use another workdir",
+            "check storage and memory; to train from the start, name another workdir",
         ) from error
 
     def _read(self, step: int, abstract: TrainState) -> TrainState | Exception:
@@ -100,7 +100,7 @@ class Checkpoints:
         if not _all_processes(error is None):
             return error or OSError("another process cannot read it")
         # Orbax would refuse another shape too, but with pages of its threads' errors.
-        hint = "resume with the configuration it was trained with, or use another workdir"
+        hint = "resume with the configuration it was trained with, or name another workdir"
         for name, value in self._order.items():
             if order.get(name) != value:
                 found = str(order.get(name, "none"))
