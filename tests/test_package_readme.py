@@ -22,3 +22,10 @@ def test_floors_of_the_readme_are_those_of_the_contract() -> None:
     floors = [re.findall(r"\w+", layer) for layer in layers if layer]
     expected = {room: str(len(floors) - n) for n, rooms in enumerate(floors) for room in rooms}
     assert {room: floor for floor, room in TABLE if floor != "-"} == expected
+
+
+def test_rooms_have_a_readme_that_the_top_level_map_links() -> None:
+    top = (PACKAGE.parent / "README.md").read_text()
+    for _, room in TABLE:
+        assert (PACKAGE / room / "README.md").is_file(), room
+        assert f"](tumorchain_jax/{room}/README.md)" in top, room

@@ -60,7 +60,7 @@ def experiments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_the_list(experiments: Run, tmp_path: Path) -> None:
+def test_list(experiments: Run, tmp_path: Path) -> None:
     code, out, _ = experiments("--list", "--config.seeds=2")
     lines = [line.split(maxsplit=1) for line in out.splitlines()]
     assert code == 0

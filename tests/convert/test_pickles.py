@@ -64,7 +64,7 @@ def test_pickles_are_imported_and_go_back_as_safetensors(
     assert not [name for name in names if name.endswith(".bin")]
 
 
-def test_a_state_dict_in_a_dict_is_found(pickled: Path, tmp_path: Path) -> None:
+def test_state_dict_in_a_dict_is_found(pickled: Path, tmp_path: Path) -> None:
     path = pickled / "pytorch_model-00001-of-00002.bin"
     torch.save({"epoch": 3, "state_dict": torch.load(path, weights_only=True)}, path)
     import_folder(pickled, tmp_path / "ours")
@@ -98,7 +98,7 @@ def test_what_is_no_state_dict_is_refused(
     refuse((path.name, words), "import", pickled)
 
 
-def test_a_key_in_two_pickles_is_refused(pickled: Path, refuse: Callable[..., None]) -> None:
+def test_key_in_two_pickles_is_refused(pickled: Path, refuse: Callable[..., None]) -> None:
     first = pickled / "pytorch_model-00001-of-00002.bin"
     (pickled / "more.bin").write_bytes(first.read_bytes())
     refuse(("it in two files", "remove one"), "import", pickled)

@@ -70,7 +70,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-def test_a_stopped_import_goes_on_and_ends_as_if_it_had_not_been(
+def test_stopped_import_resumes_and_ends_as_if_it_had_not_been(
     source: Path, imported: Path, output: Path
 ) -> None:
     code, first = run_import(source, output, stop_at=10)
@@ -85,7 +85,7 @@ def test_a_stopped_import_goes_on_and_ends_as_if_it_had_not_been(
     assert files(output) == files(imported)
 
 
-def test_a_tensor_that_was_stopped_half_way_is_written_anew(
+def test_tensor_that_was_stopped_half_way_is_written_again(
     source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tensor_files, "PIECE", 16)
@@ -156,7 +156,7 @@ def test_what_changed_is_what_is_imported(
 
 
 @pytest.mark.parametrize("torn", ['["model.norm.w', '["model.norm.weight", "12"]'])
-def test_a_line_of_the_journal_that_was_cut_off_does_not_count(
+def test_line_of_the_journal_that_was_cut_off_does_not_count(
     torn: str, source: Path, output: Path
 ) -> None:
     run_import(source, output, stop_at=10)
@@ -167,15 +167,13 @@ def test_a_line_of_the_journal_that_was_cut_off_does_not_count(
 
 
 @pytest.mark.parametrize("keep", [0, 30])
-def test_a_journal_without_a_whole_first_line_is_none(
-    keep: int, source: Path, output: Path
-) -> None:
+def test_journal_without_a_whole_first_line_is_none(keep: int, source: Path, output: Path) -> None:
     _, first = run_import(source, output, stop_at=3)
     os.truncate(journal(output), keep)
     assert run_import(source, output, stop_at=3) == (STOPPED, first)
 
 
-def test_a_stopped_import_that_then_fails_leaves_nothing(copied: Path, output: Path) -> None:
+def test_stopped_import_that_then_fails_leaves_nothing(copied: Path, output: Path) -> None:
     run_import(copied, output, stop_at=10)
     file = copied / "model-00002-of-00002.safetensors"
     stat, data = file.stat(), np.fromfile(file, np.uint8)
@@ -190,7 +188,7 @@ def test_a_stopped_import_that_then_fails_leaves_nothing(copied: Path, output: P
 # ---------------------------------------------------------------- stopped at a bad moment
 
 
-def test_a_line_that_was_cut_off_does_not_spoil_the_next(source: Path, output: Path) -> None:
+def test_line_that_was_cut_off_does_not_spoil_the_next(source: Path, output: Path) -> None:
     run_import(source, output, stop_at=3)
     journal(output).write_text(journal(output).read_text() + '["model.norm.w')
     run_import(source, output, stop_at=3)
@@ -198,7 +196,7 @@ def test_a_line_that_was_cut_off_does_not_spoil_the_next(source: Path, output: P
     assert (code, len(written)) == (0, ALL - 6)
 
 
-def test_an_import_that_was_stopped_before_its_first_tensor_starts_over(
+def test_import_that_was_stopped_before_its_first_tensor_starts_over(
     source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any, **__: Any) -> None:
@@ -229,7 +227,7 @@ def test_what_the_journal_names_is_on_the_disk(
     np.testing.assert_array_equal(first, last)
 
 
-def test_a_stopped_import_needs_room_for_the_rest_alone(
+def test_stopped_import_needs_room_for_the_rest_alone(
     source: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_import(source, output, stop_at=ALL - 1)

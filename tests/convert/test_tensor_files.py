@@ -65,7 +65,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_a_file_comes_back_bit_for_bit(name: str, path: Path, save: Callable) -> None:
+def test_file_comes_back_bit_for_bit(name: str, path: Path, save: Callable) -> None:
     written = examples(DTYPES[name])
     save(path, written)
     found = read_file(path)
@@ -77,7 +77,7 @@ def test_a_file_comes_back_bit_for_bit(name: str, path: Path, save: Callable) ->
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_the_reference_reader_finds_the_same(name: str, path: Path, save: Callable) -> None:
+def test_reference_reader_finds_the_same(name: str, path: Path, save: Callable) -> None:
     written = examples(DTYPES[name])
     save(path, written)
     found = dict(safetensors.deserialize(path.read_bytes()))
@@ -88,7 +88,7 @@ def test_the_reference_reader_finds_the_same(name: str, path: Path, save: Callab
 
 
 @pytest.mark.parametrize("name", sorted({*DTYPES} - {"BF16"}))
-def test_a_file_of_the_reference_writer_is_read(name: str, path: Path) -> None:
+def test_file_of_the_reference_writer_is_read(name: str, path: Path) -> None:
     written = examples(DTYPES[name])
     save_file(written, path, {"made by": "another"})
     found = read_file(path)
@@ -97,7 +97,7 @@ def test_a_file_of_the_reference_writer_is_read(name: str, path: Path) -> None:
         np.testing.assert_array_equal(whole(found[key]), values)
 
 
-def test_the_header_names_the_framework(path: Path) -> None:
+def test_header_names_the_framework(path: Path) -> None:
     for made_by in ("pt", "np"):
         with path.open("wb") as stream:
             TensorWriter(stream, {"a": (ONE.dtype, (0,))}, made_by)
@@ -105,7 +105,7 @@ def test_the_header_names_the_framework(path: Path) -> None:
             assert file.metadata() == {"format": made_by}
 
 
-def test_a_tensor_is_filled_in_piece_by_piece_in_any_order(path: Path) -> None:
+def test_tensor_is_filled_in_piece_by_piece_in_any_order(path: Path) -> None:
     values = np.arange(12, dtype=np.int32).reshape(4, 3)
     with path.open("wb") as stream:
         specs = {"a": (values.dtype, (4, 3)), "b": (values.dtype, (4, 3))}
@@ -167,7 +167,7 @@ def test_pieces_are_as_few_as_can_be(
 # ---------------------------------------------------------------- folders
 
 
-def test_a_folder_of_several_files_is_read_by_its_index(tmp_path: Path, save: Callable) -> None:
+def test_folder_of_several_files_is_read_by_its_index(tmp_path: Path, save: Callable) -> None:
     save(tmp_path / A, {"x": ONE, "y": 2 * ONE})
     save(tmp_path / B, {"z": 3 * ONE})
     save(tmp_path / "model.safetensors", {"left over": ONE})
@@ -180,7 +180,7 @@ def test_a_folder_of_several_files_is_read_by_its_index(tmp_path: Path, save: Ca
     }
 
 
-def test_a_folder_may_have_one_file_of_another_name(tmp_path: Path, save: Callable) -> None:
+def test_folder_may_have_one_file_of_another_name(tmp_path: Path, save: Callable) -> None:
     save(tmp_path / "adapter_model.safetensors", {"x": ONE})
     assert [*read_folder(tmp_path, "adapter_model")] == ["x"]
     refused(read_folder, tmp_path, "neither", "model.safetensors or", INDEX)
@@ -199,7 +199,7 @@ BAD_INDEXES = {
 
 
 @pytest.mark.parametrize(("where", "words"), BAD_INDEXES.values(), ids=BAD_INDEXES)
-def test_an_index_that_does_not_fit_its_files_is_refused(
+def test_index_that_does_not_fit_its_files_is_refused(
     where: object, words: tuple[str, ...], tmp_path: Path, save: Callable
 ) -> None:
     folder = tmp_path / "folder"
@@ -212,7 +212,7 @@ def test_an_index_that_does_not_fit_its_files_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"metadata": {}}', "\udcff"])
-def test_an_index_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
+def test_index_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / INDEX).write_text(text, errors="surrogateescape")
     refused(read_folder, tmp_path, INDEX, "weight_map", "none that can be read")
 
@@ -241,7 +241,7 @@ BAD_HEADERS: dict[str, tuple[object, int, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize(("header", "size", "words"), BAD_HEADERS.values(), ids=BAD_HEADERS)
-def test_a_header_that_is_not_sound_is_refused(
+def test_header_that_is_not_sound_is_refused(
     header: object, size: int, words: tuple[str, ...], path: Path
 ) -> None:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -250,30 +250,30 @@ def test_a_header_that_is_not_sound_is_refused(
 
 
 @pytest.mark.parametrize("keep", [0, 7, 8, 20, -1])
-def test_a_truncated_file_is_refused(keep: int, path: Path, save: Callable) -> None:
+def test_truncated_file_is_refused(keep: int, path: Path, save: Callable) -> None:
     save(path, {"a": ONE})
     path.write_bytes(path.read_bytes()[:keep])
     refused(read_file, path, "size" if keep == -1 else "header", "bytes")
 
 
-def test_a_header_of_absurd_length_is_refused_unread(path: Path) -> None:
+def test_header_of_absurd_length_is_refused_unread(path: Path) -> None:
     with path.open("wb") as stream:
         stream.write((MAX_HEADER + 1).to_bytes(8, "little"))
         stream.truncate(MAX_HEADER + 9)
     refused(read_file, path, "header", f"{MAX_HEADER + 1} bytes", f"at most {MAX_HEADER}")
 
 
-def test_a_header_longer_than_its_file_is_refused(path: Path) -> None:
+def test_header_longer_than_its_file_is_refused(path: Path) -> None:
     path.write_bytes(bytes([255] * 8))
     refused(read_file, path, "header", "a file of 8 bytes")
 
 
-def test_a_file_that_is_not_there_is_refused(path: Path) -> None:
+def test_file_that_is_not_there_is_refused(path: Path) -> None:
     refused(read_file, path, "No such file")
 
 
 @pytest.mark.parametrize("text", [b"[", b'{"a":'])
-def test_a_header_nested_too_deep_is_refused(text: bytes, path: Path) -> None:
+def test_header_nested_too_deep_is_refused(text: bytes, path: Path) -> None:
     text *= 100_000
     path.write_bytes(len(text).to_bytes(8, "little") + text)
     refused(read_file, path, "header")

@@ -319,7 +319,7 @@ def test_names_of_a_batch_are_those_of_what_it_holds(source: ExampleSource) -> N
     assert told >= 8
 
 
-def test_what_packing_saves_is_told(source: ExampleSource) -> None:
+def test_packing_reports_what_it_saves(source: ExampleSource) -> None:
     found = re.fullmatch(
         r"(\d+) records in (\d+) rows of \d+ positions, (\d+)% used; with a row for each record it "
         r"would be ([\d.]+) times the tokens and ([\d.]+) times the positions",

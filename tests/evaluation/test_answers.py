@@ -38,7 +38,7 @@ def right(subtask: str, truth: str, text: str, choices: tuple[str, ...] = ()) ->
         "Conclusion: option B.",
     ],
 )
-def test_a_choice_is_read_by_letter_or_text(text: str) -> None:
+def test_choice_is_read_by_letter_or_text(text: str) -> None:
     judgement = judge(record("tumor_position", "liver", ORGAN_CHOICES), text)
     assert judgement.right
     assert judgement.parsed == judgement.truth == "liver"
@@ -67,7 +67,7 @@ def test_letters_and_texts_must_not_compete(text: str, parsed: str) -> None:
     assert judgement.right == (parsed == "liver")
 
 
-def test_a_choice_within_a_longer_choice_is_not_named_by_it() -> None:
+def test_choice_within_a_longer_choice_is_not_named_by_it() -> None:
     truth = "left lobe of the liver"
     assert right("segment_localization", truth, "the left lobe of the liver", PARTS)
     assert right("segment_localization", truth, "A. left lobe of the liver", PARTS)
@@ -84,7 +84,7 @@ def test_sizes_are_choices_too() -> None:
 
 
 @pytest.mark.parametrize("answer", ["liver", "B. liver", "B"])
-def test_the_truth_may_carry_its_letter(answer: str) -> None:
+def test_truth_may_carry_its_letter(answer: str) -> None:
     assert judge(record("tumor_position", answer, ORGAN_CHOICES), "B").right
 
 
@@ -236,7 +236,7 @@ def test_nothing_said_is_unparsed_and_wrong(text: str) -> None:
 @pytest.mark.parametrize(
     ("truth", "choices"), [("spleen", ORGAN_CHOICES), ("", ()), ("liver or stomach", ORGAN_CHOICES)]
 )
-def test_a_truth_that_cannot_be_is_refused(truth: str, choices: tuple[str, ...]) -> None:
+def test_truth_that_cannot_be_is_refused(truth: str, choices: tuple[str, ...]) -> None:
     with pytest.raises(InputError, match="answer"):
         judge(record("tumor_position", truth, choices), "liver")
 
@@ -263,7 +263,7 @@ def test_each_value_is_known_and_unlike_the_others(subtask: str) -> None:
         assert [said for said in texts if right(subtask, truth, texts[said])] == [truth]
 
 
-def test_the_last_round_of_each_record_is_right() -> None:
+def test_last_round_of_each_record_is_right() -> None:
     for seed in range(4):
         for made in patient_records(make_patient(seed), 0):
             assert judge(made, made.rounds[-1].text).right, made

@@ -56,7 +56,7 @@ def test_each_question_is_put_about_the_scan_and_about_the_one_before(
     assert {(f"s{n}", f"D. {m}") for n, m in pairwise(range(4, 9))} <= asked
 
 
-def test_a_patient_alone_has_no_baseline(patients: Callable, scripted: Callable) -> None:
+def test_patient_alone_has_no_baseline(patients: Callable, scripted: Callable) -> None:
     analyzer = scripted(says_what_it_sees)
     assert [item.text_only_right for item in ask(analyzer, patients(1))] == [None, None]
     assert len(analyzer.asked) == 2
@@ -70,7 +70,7 @@ def test_without_text_only_and_with_few_rounds(patients: Callable, scripted: Cal
     assert set(analyzer.rounds) == {1}
 
 
-def test_the_rest_begins_after_the_patient_before(
+def test_rest_begins_after_the_patient_before(
     patients: Callable, case: Callable, scripted: Callable
 ) -> None:
     analyzer = scripted(says_what_it_sees)
@@ -104,7 +104,7 @@ def test_patients_are_made_no_further_ahead_than_two_blocks(
     assert made == 4
 
 
-def test_what_goes_wrong_in_the_making_is_told(patients: Callable, scripted: Callable) -> None:
+def test_failure_of_generation_is_reported(patients: Callable, scripted: Callable) -> None:
     def broken() -> Iterator[Asked]:
         yield from patients(1)
         raise RuntimeError("no more patients")
@@ -114,7 +114,7 @@ def test_what_goes_wrong_in_the_making_is_told(patients: Callable, scripted: Cal
 
 
 @pytest.mark.program
-def test_a_real_model_is_asked_about_phantoms_what_it_is_asked_alone() -> None:
+def test_real_model_is_asked_about_phantoms_what_it_is_asked_alone() -> None:
     analyzer = Analyzer.load(batch_size=4)
     patients = [(case, records[:3]) for case, records in Phantoms(analyzer, 2_000_000, 2)]
     items = ask(analyzer, patients)

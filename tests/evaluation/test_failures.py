@@ -151,7 +151,7 @@ def tell(case: Callable, scripted: Callable) -> Callable[[list[list[Item]]], str
     return render
 
 
-def test_the_page_shows_wrong_chains_by_kind(tell: Callable) -> None:
+def test_page_shows_wrong_chains_by_kind(tell: Callable) -> None:
     missed = item("tumor_position", "liver", "none")
     alarm = item("tumor_position", "no", "yes", answer="Thus, the answer is yes.")
     right = item("shape", "round", "round", right=True)
@@ -174,7 +174,7 @@ def test_the_page_shows_wrong_chains_by_kind(tell: Callable) -> None:
         assert KINDS[kind].replace("'", "&#x27;") in html
 
 
-def test_the_page_runs_nothing(tell: Callable) -> None:
+def test_page_runs_nothing(tell: Callable) -> None:
     wrong = item("shape", EVIL, EVIL, patient=EVIL, question=EVIL, choices=(EVIL,), answer=EVIL)
     html = tell([[wrong], []])
     assert "<script" not in html
@@ -183,7 +183,7 @@ def test_the_page_runs_nothing(tell: Callable) -> None:
     assert html.count("&lt;script&gt;") == 6  # who, question, choice, answer, truth, a round
 
 
-def test_a_page_without_failures_says_so(tell: Callable) -> None:
+def test_page_without_failures_says_so(tell: Callable) -> None:
     html = tell([[item("shape", "round", "round", right=True)]])
     assert "0 of 1 answers are wrong" in html
     assert "<ol" not in html

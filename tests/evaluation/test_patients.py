@@ -70,7 +70,7 @@ def test_only_test_patients_are_asked_what_their_records_ask(
     assert len(patients) == 1
 
 
-def test_a_stored_scan_stands_upright_in_its_pictures(analyzer: Analyzer, data: Path) -> None:
+def test_stored_scan_stands_upright_in_its_pictures(analyzer: Analyzer, data: Path) -> None:
     ((case, _),) = StoredPatients(analyzer, data)
     to_world = case.scan.transform.to_world
     image = case.scan.image
@@ -112,7 +112,7 @@ def test_predicted_masks_change_what_is_seen_and_not_what_is_asked(analyzer: Ana
     assert "a box for a liver" in Phantoms(analyzer, 2, 1, predicted=True).source
 
 
-def test_the_source_tells_data_sets_apart(analyzer: Analyzer, data: Path) -> None:
+def test_source_tells_data_sets_apart(analyzer: Analyzer, data: Path) -> None:
     before = StoredPatients(analyzer, data).source
     assert StoredPatients(analyzer, data).source == before
     write_split(data, {"train": ["phantom-0"], "test": ["phantom-1", TEST]})
@@ -127,16 +127,16 @@ def refusal(analyzer: Analyzer, folder: Path) -> str:
     return str(error.value)
 
 
-def test_an_empty_folder_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
+def test_empty_folder_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
     assert "dataset.json: found none" in refusal(analyzer, tmp_path)
 
 
-def test_a_folder_without_records_is_refused(analyzer: Analyzer, data: Path) -> None:
+def test_folder_without_records_is_refused(analyzer: Analyzer, data: Path) -> None:
     next(data.glob("records-*")).unlink()
     assert "records: found none" in refusal(analyzer, data)
 
 
-def test_a_record_of_an_unknown_organ_is_refused(analyzer: Analyzer, data: Path) -> None:
+def test_record_of_an_unknown_organ_is_refused(analyzer: Analyzer, data: Path) -> None:
     lines = [record.to_json() for record in read_records(data)]
     lines[1] = json.dumps(json.loads(lines[1]) | {"organ": 57})
     writer = ArrayRecordWriter(str(next(data.glob("records-*"))), "group_size:1")
@@ -146,12 +146,12 @@ def test_a_record_of_an_unknown_organ_is_refused(analyzer: Analyzer, data: Path)
     assert "arrayrecord[1]: organ: found 57, expected a label 0 to 56" in refusal(analyzer, data)
 
 
-def test_a_split_without_test_patients_is_refused(analyzer: Analyzer, data: Path) -> None:
+def test_split_without_test_patients_is_refused(analyzer: Analyzer, data: Path) -> None:
     write_split(data, {"train": ["phantom-0", "phantom-1", TEST], "test": ["nobody"]})
     assert "split.json: test: found none of" in refusal(analyzer, data)
 
 
-def test_a_split_that_leaks_is_refused(analyzer: Analyzer, data: Path) -> None:
+def test_split_that_leaks_is_refused(analyzer: Analyzer, data: Path) -> None:
     write_split(data, {"train": ["phantom-0", TEST], "test": ["phantom-1", TEST]})
     assert f"{TEST} in both lists" in refusal(analyzer, data)
 
@@ -197,7 +197,7 @@ def test_tumours_are_painted_into_real_scans_one_at_a_time(
         assert not any("stage" in record.reasoning for record in records)
 
 
-def test_a_label_map_of_another_scan_is_refused(
+def test_label_map_of_another_scan_is_refused(
     analyzer: Analyzer, real: tuple[Path, Path], tmp_path: Path
 ) -> None:
     labels = nib.load(real[1])

@@ -179,7 +179,7 @@ def test_one_answer_is_all_there_is(answers: Answers) -> None:
     assert learn_to_answer(rows, answers, patients, np.array([[9.0]])) == ["M0"]
 
 
-def test_a_patient_is_held_out_with_all_questions() -> None:
+def test_patient_is_held_out_with_all_questions() -> None:
     patients = [f"p{number % 10}" for number in range(30)]
     held = held_out(patients)
     assert held.sum() == 6
@@ -197,7 +197,7 @@ def loaded(checkpoint: Path) -> ModelFolder:
 
 
 @pytest.mark.program
-def test_the_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable) -> None:
+def test_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable) -> None:
     rows = linear_probe(loaded, write(densities()))
     truths = [densities()[int(name.split("-")[1])] for name in TEST]
     often = 100 * truths.count(HYPODENSE) / len(truths)
@@ -218,7 +218,7 @@ def test_test_patients_teach_nothing(loaded: ModelFolder, write: Callable) -> No
     assert linear_probe(loaded, write(answers))["density"]["accuracy"] == 0
 
 
-def test_a_side_without_tumours_is_refused(loaded: ModelFolder, write: Callable) -> None:
+def test_side_without_tumours_is_refused(loaded: ModelFolder, write: Callable) -> None:
     folder = write(densities())
     for lists in ({"train": TRAIN + TEST, "test": []}, {"train": [], "test": TRAIN + TEST}):
         write_split(folder, lists)
@@ -237,7 +237,7 @@ def test_scans_of_another_window_are_refused(loaded: ModelFolder, write: Callabl
 
 
 @pytest.mark.program
-def test_the_command_prints_a_table_or_json(
+def test_command_prints_a_table_or_json(
     checkpoint: Path, write: Callable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["evaluate", "--data", str(write(densities())), "-c", str(checkpoint), "--probe"]

@@ -57,7 +57,7 @@ def flat(answers: list) -> list:
     return [item for of_patient in answers for item in of_patient]
 
 
-def test_a_stopped_run_goes_on(few: Few, scripted: Callable, tmp_path: Path) -> None:
+def test_stopped_run_goes_on(few: Few, scripted: Callable, tmp_path: Path) -> None:
     path = answers_path(tmp_path / "new" / "out")
     with pytest.raises(KeyboardInterrupt):
         ask_all(scripted(stop_at("s5")), few, path)
@@ -72,7 +72,7 @@ def test_a_stopped_run_goes_on(few: Few, scripted: Callable, tmp_path: Path) -> 
     assert again.asked == []
 
 
-def test_a_line_that_was_cut_is_asked_again(few: Few, scripted: Callable, tmp_path: Path) -> None:
+def test_line_that_was_cut_is_asked_again(few: Few, scripted: Callable, tmp_path: Path) -> None:
     path = tmp_path / ".out.answers.jsonl"
     whole = ask_all(scripted(sees), few, path)
     kept = path.read_bytes()
@@ -83,7 +83,7 @@ def test_a_line_that_was_cut_is_asked_again(few: Few, scripted: Callable, tmp_pa
     assert path.read_bytes() == kept
 
 
-def test_without_a_path_nothing_is_kept(few: Few, scripted: Callable, tmp_path: Path) -> None:
+def test_nothing_is_saved_without_a_path(few: Few, scripted: Callable, tmp_path: Path) -> None:
     assert flat(ask_all(scripted(sees), few, None)) == ask(scripted(sees), few)
     assert list(tmp_path.iterdir()) == []
 
@@ -104,7 +104,7 @@ def test_answers_of_other_patients_or_another_model_are_refused(
 
 
 @pytest.mark.parametrize("line", ["{", "3", '["x"]', '[{"patient": 1}]'])
-def test_a_damaged_line_is_named(few: Few, scripted: Callable, tmp_path: Path, line: str) -> None:
+def test_damaged_line_is_named(few: Few, scripted: Callable, tmp_path: Path, line: str) -> None:
     path = tmp_path / "answers"
     ask_all(scripted(sees), few, path)
     head = path.read_text().splitlines()[0]

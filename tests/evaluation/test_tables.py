@@ -107,7 +107,7 @@ def test_table_6_has_a_column_for_each_organ_in_the_papers_order() -> None:
     assert rows["n"] == ["1", "-", "1", "-", "-", "-"]
 
 
-def test_the_text_says_what_it_is_of() -> None:
+def test_text_says_what_it_is_of() -> None:
     def lines(**of: Any) -> str:
         return summary_text(summary([item(1, True, **of), item(2, True, **of)]))
 

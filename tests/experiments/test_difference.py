@@ -78,7 +78,7 @@ def test_with_one_seed_only_patients_are_drawn() -> None:
     assert found["ci95"] == pytest.approx(of_patients["ci95"], abs=0.5)
 
 
-def test_a_method_is_not_better_than_itself() -> None:
+def test_method_is_not_better_than_itself() -> None:
     a = answers(4, (0.5, 0.7))
     assert difference_over_seeds(a, a)["ci95"] == [0, 0]
 

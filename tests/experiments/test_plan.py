@@ -77,7 +77,7 @@ def test_as_many_roi_slots_as_the_model_has_are_the_full_method(config: ConfigDi
         assert [run.name for run in plan(config) if "slots" in run.name] == names
 
 
-def test_a_run_changes_what_its_name_says_and_nothing_else(config: ConfigDict) -> None:
+def test_run_changes_what_its_name_says_and_nothing_else(config: ConfigDict) -> None:
     before = flat(config)
     for (name, seed), changed in configured(config).items():
         after = flat(changed)
@@ -117,7 +117,7 @@ def test_experiments_are_chosen_by_name(config: ConfigDict) -> None:
 
 
 @pytest.mark.parametrize("field", ["test", "adaptation", "seeds", "iir", "init"])
-def test_a_configuration_that_lacks_a_field_is_refused(config: ConfigDict, field: str) -> None:
+def test_configuration_that_lacks_a_field_is_refused(config: ConfigDict, field: str) -> None:
     with config.unlocked():
         del config[field]
     with pytest.raises(InputError, match=rf"--config: .*{field}"):

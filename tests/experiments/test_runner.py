@@ -108,7 +108,7 @@ def test_all_experiments_are_made_when_none_is_named(world: World, run: Callable
 
 
 @pytest.mark.parametrize("stop", ["train full-seed1", "ask full-seed1"])
-def test_a_stopped_run_is_begun_again_and_the_others_are_kept(
+def test_stopped_run_is_begun_again_and_the_others_are_kept(
     world: World, run: Callable[..., str], config: ConfigDict, stop: str
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -151,7 +151,7 @@ def test_adapting_runs_start_from_the_first_ones_checkpoint(
     assert world.diary[-1] == "ask full-finetuning-seed0 rounds None"
 
 
-def test_a_workdir_of_other_settings_is_refused(world: World, run: Callable[..., str]) -> None:
+def test_workdir_of_other_settings_is_refused(world: World, run: Callable[..., str]) -> None:
     run("full", seeds=1)
     before = files(world.workdir)
     with pytest.raises(InputError, match=r"experiments\.json: data\.length: found \d+, expected 9"):

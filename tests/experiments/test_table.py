@@ -48,7 +48,7 @@ def test_differences_are_over_the_seeds_that_both_have(
     assert found["paper"] == 4.07
 
 
-def test_the_papers_averages(measured: dict[str, Any]) -> None:
+def test_papers_averages(measured: dict[str, Any]) -> None:
     runs = results(measured | {"alpha-1.5": measured["roi-global"]})["runs"]
     papers = {name: row["paper"] for name, row in runs.items()}
     assert papers == {
@@ -60,7 +60,7 @@ def test_the_papers_averages(measured: dict[str, Any]) -> None:
     }
 
 
-def test_the_table_is_text(measured: dict[str, list[Measured]]) -> None:
+def test_table_is_text(measured: dict[str, list[Measured]]) -> None:
     numbers = results(measured)
     lines = markdown(numbers).splitlines()
     low, high = numbers["runs"]["full"]["ci95"]

@@ -68,7 +68,7 @@ def losses() -> str:
         jax.config.update("jax_disable_most_optimizations", False)
 
 
-def test_the_losses_are_as_they_were() -> None:
+def test_losses_are_as_they_were() -> None:
     found = losses().splitlines()
     kept = LOSSES.read_text().splitlines()
     assert [line.rpartition(" ")[0] for line in found] == [line.rpartition(" ")[0] for line in kept]

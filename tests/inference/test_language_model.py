@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.bench.transformers_models import random_decoder
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.convert import gguf_file
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable
 from tumorchain_jax.core.errors import InputError
@@ -149,6 +150,17 @@ def test_the_example_says_why_it_cannot_be_had(
     monkeypatch.setattr(language_model, "download", no_network)
     with pytest.raises(NotAvailable, match="no network"):
         language_model.example_checkpoint()
+
+
+def test_example_needs_the_gguf_package_before_it_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    monkeypatch.setattr(language_model, "download", lambda *_: pytest.fail("downloaded"))
+    with pytest.raises(InputError, match=r"no `gguf` package here.*tumorchain-jax\[chat\]"):
+        language_model.example_checkpoint()
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_model_text_cannot_steer_a_terminal() -> None:

@@ -43,7 +43,7 @@ def test_what_kubernetes_knows_of_it_is_valid(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", JOBSETS, ids=lambda path: path.name)
-def test_a_mistake_in_a_pod_would_be_seen(path: Path) -> None:
+def test_mistake_in_a_pod_would_be_seen(path: Path) -> None:
     _, _, pod, _ = parts(path)
     wrong = pod | {"terminationGracePeriodSecond": 5}
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t"}, "spec": wrong}
@@ -85,14 +85,14 @@ def test_preemption_starts_it_again_and_counts_for_nothing(path: Path) -> None:
     assert pod["terminationGracePeriodSeconds"] >= 120
 
 
-def test_the_tpu_slice_has_as_many_chips_as_its_hosts() -> None:
+def test_tpu_slice_has_as_many_chips_as_its_hosts() -> None:
     _, job, pod, container = parts(ROOT / "launch" / "gke" / "tpu.yaml")
     topology = pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"]
     chips = container["resources"]["limits"]["google.com/tpu"]
     assert job["completions"] * chips == prod(map(int, topology.split("x"))) == 16
 
 
-def test_the_gpu_coordinator_is_the_first_pod() -> None:
+def test_gpu_coordinator_is_the_first_pod() -> None:
     found, _, _, container = parts(ROOT / "launch" / "gke" / "gpu.yaml")
     name, job = found["metadata"]["name"], found["spec"]["replicatedJobs"][0]["name"]
     assert f"--coordinator={name}-{job}-0-0.{name}:8482" in container["args"]

@@ -72,7 +72,7 @@ def test_shellcheck_finds_nothing() -> None:
     ("preflight", "train", "called"),
     [(0, 0, 2), (0, STOPPED, 2), (2, 0, 1), (0, 1, 2), (0, 134, 2)],
 )
-def test_a_worker_tells_how_it_ended(
+def test_worker_tells_how_it_ended(
     checkout: Path, tmp_path: Path, preflight: int, train: int, called: int
 ) -> None:
     workdir = tmp_path / "run with spaces"
@@ -86,9 +86,7 @@ def test_a_worker_tells_how_it_ended(
 
 
 @pytest.mark.parametrize("during", ["preflight", "train"])
-def test_a_worker_hands_its_signal_on_and_waits(
-    checkout: Path, tmp_path: Path, during: str
-) -> None:
+def test_worker_hands_its_signal_on_and_waits(checkout: Path, tmp_path: Path, during: str) -> None:
     workdir = tmp_path / "run"
     body = f"""[[ $1 == {during} ]] || exit 0
 [[ $1 == train ]] && code=$3
@@ -114,7 +112,7 @@ while true; do sleep 0.1; done"""
 @pytest.mark.parametrize(
     ("code", "requeued"), [(0, False), (STOPPED, True), (2, False), (1, False)]
 )
-def test_a_job_that_was_stopped_is_queued_again(
+def test_job_that_was_stopped_is_queued_again(
     checkout: Path, tmp_path: Path, code: int, requeued: bool
 ) -> None:
     stand_in(tmp_path, "srun", f"exit {code}")
@@ -126,7 +124,7 @@ def test_a_job_that_was_stopped_is_queued_again(
     assert calls(tmp_path)[1:] == ["scontrol requeue 17"] * requeued
 
 
-def test_a_job_that_cannot_be_queued_again_fails(checkout: Path, tmp_path: Path) -> None:
+def test_job_that_cannot_be_queued_again_fails(checkout: Path, tmp_path: Path) -> None:
     stand_in(tmp_path, "srun", f"exit {STOPPED}")
     stand_in(tmp_path, "scontrol", "exit 1")
     assert run(tmp_path, "slurm.sbatch", "a", SLURM_JOB_ID="17").returncode == STOPPED
@@ -163,7 +161,7 @@ def verbs(tmp_path: Path) -> list[str]:
     return found
 
 
-def test_a_dry_run_prints_the_commands(checkout: Path, tmp_path: Path) -> None:
+def test_dry_run_prints_the_commands(checkout: Path, tmp_path: Path) -> None:
     words = [*REQUEST, *WHAT, "--spot", "--dry-run", "--config.init=a b"]
     done = run(tmp_path, "tpu_vm.sh", *words)
     assert (done.returncode, done.stderr) == (0, "")
@@ -183,7 +181,7 @@ def test_a_dry_run_prints_the_commands(checkout: Path, tmp_path: Path) -> None:
     )
 
 
-def test_a_tpu_that_is_taken_away_is_asked_for_again(checkout: Path, tmp_path: Path) -> None:
+def test_tpu_that_is_taken_away_is_asked_for_again(checkout: Path, tmp_path: Path) -> None:
     states = ["", "echo WAITING_FOR_RESOURCES", "echo ACTIVE", "echo SUSPENDING", "echo SUSPENDED"]
     state = once(tmp_path, *states, "", "echo ACTIVE")
     train = f"[[ $(cat {tmp_path}/n) == 6 ]] && exit 0; exit {STOPPED}"
@@ -220,7 +218,7 @@ def test_what_does_not_get_better_by_itself_ends_it(
         (["active", "active", "failed"], False),
     ],
 )
-def test_a_host_waits_for_its_service(
+def test_host_waits_for_its_service(
     checkout: Path, tmp_path: Path, states: list[str], started: bool
 ) -> None:
     state = once(tmp_path, *[f"echo {state}" for state in states])

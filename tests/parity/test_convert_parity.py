@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +18,7 @@ from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.convert.verifier import verify
 from tumorchain_jax.models.families import decoder_from_dict
-from tumorchain_jax.models.language.qwen2.convert import read_config, transformers_config
-from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.models.language.qwen2.model import Decoder, unroll
 from tumorchain_jax.reasoning.text import continue_text
 
 torch = pytest.importorskip("torch")
@@ -302,24 +300,6 @@ def test_frequencies_of_older_transformers_are_kept_and_ignored(
     assert_same_bytes(tmp_path / "back", theirs)
 
 
-def test_heads_that_do_not_divide_the_hidden_size_open_in_transformers(
-    tmp_path: Path, randomised: Randomised
-) -> None:
-    """Without biases: transformers' Llama refuses them, its Mistral does not."""
-    config = Qwen2Config(
-        **SIZES,
-        num_attention_heads=5,
-        num_key_value_heads=1,
-        tie_word_embeddings=True,
-        attention_bias=False,
-    )
-    fields = transformers_config(config)
-    (tmp_path / "config.json").write_text(json.dumps(fields))
-    theirs = transformers.AutoConfig.from_pretrained(tmp_path)
-    assert (theirs.model_type, theirs.head_dim, theirs.sliding_window) == ("mistral", 8, None)
-    assert read_config(tmp_path / "config.json", fields) == config
-
-
 def test_names_of_newer_transformers_are_read_and_written_back(
     tmp_path: Path, randomised: Randomised
 ) -> None:
@@ -415,15 +395,3 @@ def test_greedy_text_of_unequal_prompts_is_theirs(
         expected = model.generate(ids, attention_mask=mask)[:, longest:]
     assert len({tuple(row) for row in expected.tolist()}) > 10, "prompts make a difference"
     np.testing.assert_array_equal(written, expected)
-
-
-def test_a_decoder_without_biases_has_none() -> None:
-    config = Qwen2Config(
-        **{**SIZES, "num_attention_heads": 6, "num_key_value_heads": 2}, tie_word_embeddings=True
-    )
-    for biased in (True, False):
-        decoder = Decoder(replace(config, attention_bias=biased))
-        init = jax.eval_shape(
-            lambda x, d=decoder: d.init(jax.random.key(0), x, method=whole), jnp.zeros((1, 2), int)
-        )
-        assert ("bias" in init["params"]["layers"]["self_attn"]["q_proj"]) is biased

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.families import decoder_to_dict
+from tumorchain_jax.models.language.qwen2.convert import read_config, transformers_config
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, empty_cache, unroll
 from tumorchain_jax.models.layers.linear import LoRA
 
@@ -169,3 +171,15 @@ def test_lora_equals_peft(tmp_path: Path, torch_outputs: Outputs) -> None:
     assert_hidden_close(got[0], hidden)
     assert_hidden_close(got[1], layers)
     assert_logits_close(got[2], logits)
+
+
+def test_heads_that_do_not_divide_the_hidden_size_open_in_transformers(
+    tmp_path: Path,
+) -> None:
+    """Without biases: transformers' Llama refuses them, its Mistral does not."""
+    config = replace(tiny(5, 1, True), attention_bias=False)
+    fields = transformers_config(config)
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert (theirs.model_type, theirs.head_dim, theirs.sliding_window) == ("mistral", 8, None)
+    assert read_config(tmp_path / "config.json", fields) == config

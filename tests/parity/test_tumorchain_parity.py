@@ -153,7 +153,7 @@ def test_pytorch_says_the_same(folders: Path, m3d_vit: Callable[[ViT3DConfig], A
     assert np.abs(np.asarray(organs)[0] - abnormal).max() <= TOLERANCE
 
 
-def test_the_tokenizer_is_the_same(folders: Path) -> None:
+def test_tokenizer_is_the_same(folders: Path) -> None:
     folder = folders / "theirs" / "language_model"
     ours, theirs = (
         Tokenizer.load(folders / "ours"),

@@ -1,7 +1,9 @@
 """Digital patients, made once for all tests of the scans."""
 
+from pathlib import Path
 from typing import NamedTuple
 
+import nibabel as nib
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.phantoms import patient
 from tumorchain_jax.phantoms.body import Space
 from tumorchain_jax.phantoms.patient import Patient, make_patient
+from tumorchain_jax.scan.volume import Volume
 
 
 class Made(NamedTuple):
@@ -53,3 +56,15 @@ def made() -> list[Made]:
 def patients(made: list[Made]) -> list[Patient]:
     """The same, as anyone gets them."""
     return [each.patient for each in made]
+
+
+@pytest.fixture(scope="session")
+def real(shared_data: Path) -> tuple[Volume, Volume]:
+    """CT and label map of a real patient."""
+    folder = shared_data / "ct-totalsegmentator"
+    ct = nib.load(folder / "example_ct.nii.gz")
+    mask = nib.load(folder / "example_seg_fast_force_split.nii.gz")
+    return (
+        Volume(np.asarray(ct.dataobj, np.float32), ct.affine, "example_ct"),
+        Volume(np.asarray(mask.dataobj).astype(np.uint8), mask.affine, "example_seg"),
+    )

@@ -87,7 +87,7 @@ def test_temperature_comes_before_top_p() -> None:
     np.testing.assert_allclose(got, expected, atol=0.02)
 
 
-def test_a_row_depends_on_its_own_key_and_logits_alone() -> None:
+def test_row_depends_on_its_own_key_and_logits_alone() -> None:
     run = jax.jit(partial(sample, sampling=Sampling(temperature=1.0, top_p=0.9)))
     logits = np.random.default_rng(0).normal(size=(8, 50)).astype(np.float32)
     one, other = KEYS

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -10,17 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from naive_loop import (
+    MODEL,
+    SLOTS,
+    VISUAL_TOKENS,
+    NaiveLoop,
+    Question,
+    Run,
+    Runs,
+    next_logits,
+    words,
+)
 
-from tumorchain_jax.anatomy.organs import ORGANS, labels_named
+from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.path_rules import unflatten
-from tumorchain_jax.models.language.qwen2.model import Qwen2Config, empty_cache, unroll
-from tumorchain_jax.models.tumorchain.model import TumorChain, TumorChainConfig, abstract_params
-from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
+from tumorchain_jax.models.language.qwen2.model import empty_cache, unroll
+from tumorchain_jax.models.tumorchain.model import TumorChain, abstract_params
 from tumorchain_jax.reasoning.generate import DecodeState, Sampling, extend
 from tumorchain_jax.reasoning.interleaved import (
-    MAX_ROUNDS,
-    NO_NEW_ORGAN,
-    TOKEN_BUDGET,
     LoopConfig,
     Request,
     Result,
@@ -32,22 +39,6 @@ from tumorchain_jax.reasoning.roi import RoiPrompt, Turn, build_roi_prompt
 
 pytestmark = pytest.mark.program
 
-SLOTS = 5
-MODEL = TumorChainConfig(
-    encoder=ViT3DConfig((4, 8, 16), (1, 2, 4), 8, 12, 1, 2),
-    decoder=Qwen2Config(
-        vocab_size=512,
-        hidden_size=24,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        tie_word_embeddings=False,
-    ),
-    roi_slots=SLOTS,
-)
-VISUAL_TOKENS = MODEL.roi.visual_tokens
 LOOP = LoopConfig(prompt_length=96, max_rounds=3, tokens_per_round=8, organs_per_round=2)
 CONFIGS = {
     "all": replace(LOOP, history="all", sampling=Sampling(temperature=1.3, top_p=0.9)),
@@ -59,148 +50,6 @@ SAID = " spleen liver pancreas stomach colon aorta bladder heart lung left right
 MASKED = ("spleen", "liver", "pancreas", "stomach", "colorectum", "aorta")
 IN_MASK = tuple(map(ORGANS.index, (*MASKED, "kidney_left", "kidney_right")))
 QUESTIONS = 27
-
-
-# The naive loop.
-
-
-@dataclass(frozen=True)
-class Question:
-    """One row of a batch: visual tokens `[M, K]`, their indices for each organ in the mask."""
-
-    visual_tokens: np.ndarray
-    prompt: Interleaved
-    rois: dict[int, list[int]]
-    visited: tuple[int, ...]
-    rounds: int
-    token_budget: int
-    key: jax.Array
-
-
-class NaiveRound(NamedTuple):
-    """Logits of every step, the one that ended the answer too; spans in characters."""
-
-    tokens: list[int]
-    logits: list[np.ndarray]
-    complete: bool
-    spans: dict[int, tuple[int, int]]
-    looked_at: list[int]
-    tokens_in: int
-
-
-Run = tuple[list[NaiveRound], int]
-"""All rounds, and why there were no more."""
-Runs = dict[str, list[Run]]
-"""By config, then by question."""
-
-
-class NaiveLoop:
-    """Design section 4: every token recomputes the whole sequence with the scanned decoder."""
-
-    def __init__(self, chat: Chat, params: dict, config: LoopConfig):
-        self.chat, self.params, self.config = chat, params, config
-
-    def __call__(self, question: Question) -> Run:
-        """Answer a question."""
-        sequence, tokens_in = question.prompt, len(question.prompt)
-        visited, budget = set(question.visited), question.token_budget
-        rounds: list[NaiveRound] = []
-        while True:
-            key = jax.random.fold_in(question.key, len(rounds))
-            limit = min(budget, self.config.tokens_per_round)
-            tokens, logits, complete = self.write(question.visual_tokens, sequence, limit, key)
-            budget -= len(tokens)
-            spans = self.spans(tokens)
-            new = [organ for organ in spans if organ in question.rois and organ not in visited]
-            stop = None
-            if budget == 0 and not complete:
-                stop = TOKEN_BUDGET
-            elif not new:
-                stop = NO_NEW_ORGAN
-            elif len(rounds) + 1 == question.rounds:
-                stop = MAX_ROUNDS
-            organs = new[: self.config.organs_per_round] if stop is None else []
-            rounds.append(NaiveRound(tokens, logits, complete, spans, organs, tokens_in))
-            if stop is not None:
-                return rounds, stop
-
-            visited.update(organs)
-            answer, turn = words(tokens), words([self.chat.tokenizer.im_end])
-            turn = turn + self.chat.look_again((o, question.rois[o]) for o in organs)
-            if self.config.history == "all":
-                sequence, tokens_in = sequence + answer + turn, len(turn)
-            else:
-                sequence, tokens_in = question.prompt + answer + turn, len(answer + turn)
-
-    def write(
-        self, visual_tokens: np.ndarray, sequence: Interleaved, limit: int, key: jax.Array
-    ) -> tuple[list[int], list[np.ndarray], bool]:
-        """One round's tokens, the logits of its steps, whether the model ended it."""
-        tokens: list[int] = []
-        logits: list[np.ndarray] = []
-        while len(tokens) < limit:
-            logits.append(next_logits(self.params, visual_tokens, sequence + words(tokens)))
-            step_key = jax.random.fold_in(key, len(tokens))
-            token = naive_sample(logits[-1], step_key, self.config.sampling)
-            if token == self.chat.tokenizer.im_end:
-                return tokens, logits, True
-            tokens.append(token)
-        return tokens, logits, False
-
-    def spans(self, tokens: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Organs in the order of their first mention; of several named at once, by label."""
-        spans: dict[int, tuple[int, int]] = {}
-        for mention in labels_named(self.chat.tokenizer.decode(tokens)):
-            for label in sorted(mention.labels):
-                spans.setdefault(label, (mention.start, mention.end))
-        return spans
-
-
-def words(tokens: Sequence[int]) -> Interleaved:
-    piece = Interleaved()
-    piece.add(tokens)
-    return piece
-
-
-def next_logits(params: dict, visual_tokens: np.ndarray, sequence: Interleaved) -> np.ndarray:
-    """Logits of the token after a sequence; the pads behind it change nothing before them."""
-    padded = np.zeros((2, 1, 224), np.int32)
-    padded[0, 0, : len(sequence)] = sequence.tokens
-    padded[1, 0, : len(sequence)] = sequence.visual_index
-    return np.asarray(last_logits(params, visual_tokens[None], *padded, len(sequence) - 1))
-
-
-@jax.jit
-def last_logits(
-    params: dict,
-    visual_tokens: jax.Array,
-    tokens: jax.Array,
-    visual_index: jax.Array,
-    last: jax.Array,
-) -> jax.Array:
-    def run(model: TumorChain) -> jax.Array:
-        hidden, _ = model.decoder(model.embed(visual_tokens, tokens, visual_index))
-        return model.logits(hidden[:, last][:, None])[0, 0]
-
-    return TumorChain(MODEL).apply({"params": params}, method=run)
-
-
-def naive_sample(logits: np.ndarray, key: jax.Array, sampling: Sampling) -> int:
-    """Tokens are taken in, the most probable first, until they reach `top_p`."""
-    if sampling.temperature == 0:
-        return int(np.argmax(logits))
-    logits = logits / np.float32(sampling.temperature)
-    weights = np.exp(logits.astype(np.float64) - logits.max())
-    kept, reached = np.full_like(logits, -np.inf), 0.0
-    for token in np.argsort(-logits, kind="stable"):
-        kept[token] = logits[token]
-        reached += weights[token] / weights.sum()
-        if reached >= sampling.top_p:
-            break
-    return int(categorical(key, kept))
-
-
-categorical = jax.jit(jax.random.categorical)
 
 
 # Questions, and the two loops side by side.

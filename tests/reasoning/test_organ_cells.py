@@ -89,13 +89,13 @@ def test_visual_indices_are_the_cells_behind_the_offset() -> None:
         assert index.tolist() == table.visual_index[organ, : len(index)].tolist()
 
 
-def test_the_background_has_no_cells() -> None:
+def test_background_has_no_cells() -> None:
     table = organ_cells(np.zeros(SHAPE, np.uint8), spec(GRIDS["cells"], 4))
     assert not table.valid.any()
     assert not table.touched.any()
 
 
-def test_the_best_covered_cells_are_kept_in_raster_order() -> None:
+def test_best_covered_cells_are_kept_in_raster_order() -> None:
     labels = np.zeros(SHAPE, np.uint8)
     for cell, voxels in {2: 5, 7: 1, 13: 16, 20: 9, 31: 9}.items():
         z, y, x = np.unravel_index(cell, GRIDS["cells"])

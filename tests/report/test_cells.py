@@ -41,6 +41,6 @@ def test_mask_and_box_agree() -> None:
     assert cell_box(cells, PAPER) == pytest.approx(box)
 
 
-def test_a_cell_outside_the_grid_is_an_error() -> None:
+def test_cell_outside_the_grid_is_an_error() -> None:
     with pytest.raises(ValueError, match="out of bounds"):
         cell_box((2048,), PAPER)

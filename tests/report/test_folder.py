@@ -28,7 +28,7 @@ def test_writes_and_makes_parents(tmp_path: Path) -> None:
     assert names(tmp_path / "a") == ["b"]
 
 
-def test_an_existing_folder_is_refused(tmp_path: Path) -> None:
+def test_existing_folder_is_refused(tmp_path: Path) -> None:
     folder = earlier(tmp_path / "out")
     for refuse in (lambda: check_folder(folder, False), lambda: write_folder(folder, FILES, False)):
         with pytest.raises(InputError, match="an existing folder"):
@@ -64,7 +64,7 @@ def test_overwrite_takes_an_empty_folder(tmp_path: Path) -> None:
     assert names(write_folder(tmp_path / "out", FILES, overwrite=True)) == sorted(FILES)
 
 
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+def test_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(InputError, match="found a file"):
         write_folder(tmp_path / "out", FILES, overwrite=True)
@@ -73,7 +73,7 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "a file"
 
 
-def test_a_parent_without_permission_is_refused_before_any_work(
+def test_parent_without_permission_is_refused_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
@@ -82,13 +82,13 @@ def test_a_parent_without_permission_is_refused_before_any_work(
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="File name too long"):
         write_folder(tmp_path / ("x" * 252), FILES, overwrite=False)
     assert names(tmp_path) == []
 
 
-def test_a_link_to_a_report_is_followed(tmp_path: Path) -> None:
+def test_link_to_a_report_is_followed(tmp_path: Path) -> None:
     earlier(tmp_path / "out")
     (tmp_path / "link").symlink_to("out")
     write_folder(tmp_path / "link", FILES, overwrite=True)
@@ -98,7 +98,7 @@ def test_a_link_to_a_report_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_failure_between_the_files_leaves_no_trace(
+def test_failure_between_the_files_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
 ) -> None:
     if overwrite:
@@ -120,7 +120,7 @@ def test_a_failure_between_the_files_leaves_no_trace(
 
 
 @pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()])
-def test_a_failure_at_the_last_rename_brings_the_old_report_back(
+def test_failure_at_the_last_rename_brings_the_old_report_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     earlier(tmp_path / "out")

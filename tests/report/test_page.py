@@ -102,7 +102,7 @@ def test_everything_from_outside_is_escaped(make_report: MakeReport) -> None:
     assert html.count("&lt;script&gt;") >= 15
 
 
-def test_the_page_needs_no_network(make_report: MakeReport) -> None:
+def test_page_needs_no_network(make_report: MakeReport) -> None:
     html = render(make_report())
     assert not re.search(r"https?:|url\(|@import", html)
     page = Page(html)
@@ -159,7 +159,7 @@ def test_text_name_and_picture_share_the_colour(make_report: MakeReport) -> None
     assert (pixels == colour).all(axis=2).any()
 
 
-def test_a_word_that_names_two_organs(make_report: MakeReport) -> None:
+def test_word_that_names_two_organs(make_report: MakeReport) -> None:
     right = mention((4, 11), label=2, organ="kidney_right")
     left = mention((4, 11), label=3, outcome="over_limit", organ="kidney_left")
     report = make_report(a_round("The kidneys.", right, left), a_round("Fine."))
@@ -281,7 +281,7 @@ def test_without_masks_no_mask_is_blamed(make_report: MakeReport) -> None:
     assert shown_run(none)["organ masks"] == "There are no masks."
 
 
-def test_the_heading_has_the_name_of_the_file(make_report: MakeReport) -> None:
+def test_heading_has_the_name_of_the_file(make_report: MakeReport) -> None:
     html = render(make_report(source="scans/ct.nii.gz"))
     assert '<p class="source">ct.nii.gz</p>' in html
     assert "<title>ct.nii.gz · " in html
@@ -294,7 +294,7 @@ def test_sides_are_labelled(make_report: MakeReport) -> None:
     assert sides[8:] == [("left", "A"), ("right", "P"), ("top", "S"), ("bottom", "I")]
 
 
-def test_a_full_page_is_light(make_report: MakeReport) -> None:
+def test_full_page_is_light(make_report: MakeReport) -> None:
     grid = (32, 256, 256)
     to_world = np.diag([-1.6, -1.6, 9.0, 1.0])[:, [2, 1, 0, 3]]
     text = "liver spleen kidney"

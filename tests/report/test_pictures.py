@@ -75,7 +75,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("frame", PLACES)
-def test_a_cell_is_drawn_at_its_place(frame: str) -> None:
+def test_cell_is_drawn_at_its_place(frame: str) -> None:
     to_world, *expected = PLACES[frame]
     mask = cell_mask((3 * 16 + 0 * 4 + 1,), CELLS, GRID)
     shown = planes(np.full(GRID, 0.5, np.float32), to_world, mask, RED)
@@ -83,7 +83,7 @@ def test_a_cell_is_drawn_at_its_place(frame: str) -> None:
         assert coloured(picture) == pytest.approx([quarter / 4 for quarter in quarters], abs=0.01)
 
 
-def test_the_outline_is_the_colour_and_the_fill_lets_the_ct_through() -> None:
+def test_outline_is_the_colour_and_the_fill_lets_the_ct_through() -> None:
     image = np.full(GRID, 0.2, np.float32)
     image[:, :, 6:] = 0.8
     axial = pixels(planes(image, CANONICAL, cell_mask((17, 18), CELLS, GRID), RED)[0])
@@ -100,7 +100,7 @@ def test_the_outline_is_the_colour_and_the_fill_lets_the_ct_through() -> None:
 
 
 @pytest.mark.parametrize("frame", PLACES)
-def test_the_roi_covers_what_it_covers_in_the_image(frame: str) -> None:
+def test_roi_covers_what_it_covers_in_the_image(frame: str) -> None:
     to_world, *expected = PLACES[frame]
     mask = cell_mask((3 * 16 + 0 * 4 + 1,), CELLS, GRID)
     shown = planes(mask.astype(np.float32), to_world, mask, RED)
@@ -138,7 +138,7 @@ def test_slices_pass_through_the_centre_of_mass() -> None:
     assert (axial[-1] == 255).all()
 
 
-def test_a_roi_in_two_parts_is_always_seen() -> None:
+def test_roi_in_two_parts_is_always_seen() -> None:
     mask = cell_mask((0, 63), CELLS, GRID)
     for picture in planes(np.zeros(GRID, np.float32), CANONICAL, mask, RED):
         left, top, right, bottom = coloured(picture)

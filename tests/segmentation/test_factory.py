@@ -134,7 +134,7 @@ def test_other_labels_are_refused_by_name(
     assert found in str(refused.value)
 
 
-def test_a_home_that_is_not_whole(write_model: WriteModel, tmp_path: Path) -> None:
+def test_home_that_is_not_whole(write_model: WriteModel, tmp_path: Path) -> None:
     home = write_home(tmp_path / "home", write_model)
     (home / "Dataset293_TotalSegmentator_x_1559subj").rename(home / "Dataset993")
     with pytest.raises(InputError, match=r"Dataset293_\*: found 0 models, expected one"):
@@ -175,7 +175,7 @@ def test_what_flags_mean(
     assert totalsegmentator_weights() == tmp_path / "w"
 
 
-def test_the_command_with_a_folder_of_weights(
+def test_command_with_a_folder_of_weights(
     write_model: WriteModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -50,7 +50,7 @@ def ct(top: float = 200.0) -> Volume:
     return Volume(voxels, np.diag([-1.0, -1.0, 3.0, 1.0]))
 
 
-def test_a_scan_is_handed_over(program: Path) -> None:
+def test_scan_is_handed_over(program: Path) -> None:
     scan = ct()
     segmenter = make_segmenter("totalsegmentator", fast=True)
     found = segmenter(scan, None)
@@ -71,7 +71,7 @@ def test_it_is_asked_for_some_organs(program: Path) -> None:
     assert program.read_text().splitlines()[1].endswith(flags)
 
 
-def test_its_failure_is_told(program: Path) -> None:
+def test_failure_is_reported(program: Path) -> None:
     with pytest.raises(RuntimeError, match=r"^TotalSegmentator failed with 3: no GPU, no luck$"):
         make_segmenter("totalsegmentator")(ct(top=-1.0), None)
 

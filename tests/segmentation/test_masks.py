@@ -46,7 +46,7 @@ def truth_teller(patient: Patient, ran: list[str]) -> TotalSegmenter:
     return TotalSegmenter("truth", tuple(part(number) for number in TOTAL_MODELS))
 
 
-def test_a_given_label_map_is_all_there_is(patient: Patient, transform: GridTransform) -> None:
+def test_given_label_map_is_all_there_is(patient: Patient, transform: GridTransform) -> None:
     labels = Volume(patient.labels.voxels, patient.labels.affine, "/some/where/labels.nii.gz")
     masks = given_masks(patient.ct, labels, transform)
     expected = merge_labels(resample_labels(patient.labels, transform))
@@ -91,7 +91,7 @@ def test_models_run_when_their_organs_are_named(patient: Patient, transform: Gri
     assert len(ran) == 5
 
 
-def test_the_order_of_naming_does_not_matter(patient: Patient, transform: GridTransform) -> None:
+def test_order_of_naming_does_not_matter(patient: Patient, transform: GridTransform) -> None:
     """Where two models claim a voxel, the later one has it, whichever ran first."""
 
     def claims(number: int) -> OrganModel:

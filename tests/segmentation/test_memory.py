@@ -34,7 +34,7 @@ def test_longer_scans_take_no_more_logits(small_plan: Plan) -> None:
     assert long.labels - short.labels == (8 + 2) * 450 * 64 * 64
 
 
-def test_a_scan_that_does_not_fit_is_refused() -> None:
+def test_scan_that_does_not_fit_is_refused() -> None:
     peak = Peak(preprocessing=GIB, labels=GIB, tiles=GIB)
     check_memory(peak, 2.3, "scan")
     line = "scan: memory: found a scan that needs 2.2 GiB, expected at most 2.1 GiB"
@@ -42,7 +42,7 @@ def test_a_scan_that_does_not_fit_is_refused() -> None:
         check_memory(peak, 2.1, "scan")
 
 
-def test_an_accelerator_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accelerator_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Mock(platform="gpu", device_kind="H100")
     device.memory_stats.return_value = {"bytes_limit": 3 * GIB, "bytes_in_use": 2 * GIB}
     monkeypatch.setattr(jax, "local_devices", lambda: [device])

@@ -84,7 +84,7 @@ def assert_same(found: SegmentationModel, expected: SegmentationModel) -> None:
             np.testing.assert_array_equal(leaf, other[path])
 
 
-def test_a_model_comes_back(ours: Path, model: SegmentationModel) -> None:
+def test_model_comes_back(ours: Path, model: SegmentationModel) -> None:
     assert_same(load_segmentation_model(ours), model)
 
 
@@ -111,7 +111,7 @@ def test_what_is_in_our_folder(ours: Path, plans: dict, dataset: dict) -> None:
     assert "encoder/stage1_conv0/kernel" in load_file(ours / weights[0])
 
 
-def test_a_fold_of_all_scans_is_read_if_there_is_no_other(theirs: Path) -> None:
+def test_fold_of_all_scans_is_read_if_there_is_no_other(theirs: Path) -> None:
     shutil.copytree(theirs / "fold_3", theirs / "fold_all")
     assert fold_names(theirs) == ["0", "3"]
     assert fold_names(theirs, ["all", 0]) == ["all", "0"]
@@ -323,7 +323,7 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "words"), BAD_FOLDERS.values(), ids=BAD_FOLDERS)
-def test_a_folder_that_is_wrong_is_refused(
+def test_folder_that_is_wrong_is_refused(
     spoil: Callable[[Path], Any], words: str, ours: Path
 ) -> None:
     spoil(ours)
@@ -331,14 +331,16 @@ def test_a_folder_that_is_wrong_is_refused(
         load_segmentation_model(ours)
 
 
-def test_a_fold_that_is_not_there_is_refused(ours: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="fold_1: found none, expected one of 0 3; name a fold"):
+def test_fold_that_is_not_there_is_refused(ours: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="fold_1: found none, expected one of 0 3; use an existing fold"
+    ):
         load_segmentation_model(ours, [0, 1])
     with pytest.raises(InputError, match="fold_0: found none, expected model"):
         load_segmentation_model(tmp_path)
 
 
-def test_a_folder_that_is_there_is_left_alone(ours: Path, model: SegmentationModel) -> None:
+def test_folder_that_is_there_is_left_alone(ours: Path, model: SegmentationModel) -> None:
     for write in (save_segmentation_model, export_nnunet):
         with pytest.raises(InputError, match="output: found there already"):
             write(model, ours)

@@ -34,7 +34,7 @@ def test_axes_are_reversed_and_then_transposed(small_plan: Plan) -> None:
     assert grids.network_shape == (5, 2, 9)
 
 
-def test_a_ct_is_clipped_and_scaled_by_the_plan(small_plan: Plan) -> None:
+def test_ct_is_clipped_and_scaled_by_the_plan(small_plan: Plan) -> None:
     voxels = random(4, 5, 6)
     before = voxels.copy()
     expected = (np.clip(voxels, -500, 500) - 40) / 200
@@ -87,7 +87,7 @@ def test_normalisation_of_what_is_no_ct(small_plan: Plan) -> None:
         prepared(scan_of(-inner), replace(small_plan, normalization=("RGBTo01Normalization",)))
 
 
-def test_a_single_slice_is_a_scan_too(small_plan: Plan) -> None:
+def test_single_slice_is_a_scan_too(small_plan: Plan) -> None:
     assert prepared(scan_of(random(8, 8, 1), (1, 1, 5)), small_plan).shape == (2, 4, 4)
 
 

@@ -17,7 +17,7 @@ STRIDES, KERNELS = ((1, 1, 1), (1, 2, 2), (2, 2, 2)), ((1, 3, 3), (3, 3, 3), (3,
 NETWORK = UNet3DConfig(1, 3, (4, 6, 6), STRIDES, KERNELS, (1, 2, 1), (2, 1))
 
 
-def test_a_plan_in_full(plans: dict, dataset: dict, write: Write) -> None:
+def test_plan_in_full(plans: dict, dataset: dict, write: Write) -> None:
     plan = read_plan(write(plans, dataset))
     assert (plan.name, plan.configuration) == ("Dataset001_Tiny", "3d_fullres")
     assert plan.network == NETWORK
@@ -75,7 +75,7 @@ def test_inheritance_is_followed(plans: dict, dataset: dict, write: Write) -> No
     assert plan.network == NETWORK
 
 
-def test_the_ignored_label_is_no_class(plans: dict, dataset: dict, write: Write) -> None:
+def test_ignored_label_is_no_class(plans: dict, dataset: dict, write: Write) -> None:
     dataset["labels"]["ignore"] = 3
     plan = read_plan(write(plans, dataset))
     assert plan.network.classes == 3
@@ -178,7 +178,7 @@ def changed(values: dict, where: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("where", "value", "words"), BAD.values(), ids=BAD)
-def test_a_plan_that_cannot_be_run_is_refused(
+def test_plan_that_cannot_be_run_is_refused(
     where: str, value: Any, words: str, plans: dict, dataset: dict, write: Write
 ) -> None:
     changed(plans, where, value)
@@ -187,7 +187,7 @@ def test_a_plan_that_cannot_be_run_is_refused(
     assert "plans.json: " in str(refused.value)
 
 
-def test_an_old_network_that_is_unknown_is_refused(
+def test_old_network_that_is_unknown_is_refused(
     old_plans: dict, dataset: dict, write: Write
 ) -> None:
     old_plans["configurations"]["3d_fullres"]["UNet_class_name"] = "MyUNet"
@@ -203,7 +203,7 @@ REFUSED_CONFIGURATIONS = {
 
 
 @pytest.mark.parametrize("name", REFUSED_CONFIGURATIONS)
-def test_a_configuration_that_cannot_be_run_is_refused(
+def test_configuration_that_cannot_be_run_is_refused(
     name: str, plans: dict, dataset: dict, write: Write
 ) -> None:
     with pytest.raises(InputError, match=re.escape(REFUSED_CONFIGURATIONS[name])):
@@ -226,7 +226,7 @@ BAD_DATASETS: dict[str, tuple[str, Any, str]] = {
 
 
 @pytest.mark.parametrize(("where", "value", "words"), BAD_DATASETS.values(), ids=BAD_DATASETS)
-def test_a_data_set_that_cannot_be_run_is_refused(
+def test_data_set_that_cannot_be_run_is_refused(
     where: str, value: Any, words: str, plans: dict, dataset: dict, write: Write
 ) -> None:
     changed(dataset, where, value)

@@ -37,9 +37,7 @@ def zoomed(image: np.ndarray, shape: tuple[int, ...], order: int) -> np.ndarray:
     [((9, 14, 11), (17, 14, 5)), ((100, 7, 70), (71, 19, 90)), ((1, 8, 8), (2, 5, 5))],
 )
 @pytest.mark.parametrize("spline", [CUBIC, LINEAR])
-def test_a_scan_is_resampled_as_by_one_spline(
-    shape: Shape, new_shape: Shape, spline: Spline
-) -> None:
+def test_scan_is_resampled_as_by_one_spline(shape: Shape, new_shape: Shape, spline: Spline) -> None:
     image = random(*shape)
     got = resample(image, plan_resize(spline, shape, new_shape, ONE, ONE))
     assert got.dtype == np.float32
@@ -81,13 +79,13 @@ def test_when_an_axis_is_apart(
     assert plan_resize(spline, (8, 8, 8), (9, 9, 9), spacing, new_spacing).separate == axis
 
 
-def test_a_grid_that_stays_is_left_alone() -> None:
+def test_grid_that_stays_is_left_alone() -> None:
     image = random(4, 5, 6)
     resize = plan_resize(CUBIC, (4, 5, 6), (4, 5, 6), ONE, ONE)
     np.testing.assert_array_equal(resample(image, resize), image)
 
 
-def test_a_tie_of_sizes_does_not_hang_on_rounding() -> None:
+def test_tie_of_sizes_does_not_hang_on_rounding() -> None:
     """50.5 goes to the even number; spacings from an affine are off in the last digit."""
     for spacing in (3.0, 3.0000002, 2.9999998):
         assert resampled_shape((101, 101, 101), [spacing] * 3, (6.0, 6.0, 6.0)) == (50, 50, 50)

@@ -24,7 +24,7 @@ def test_labels_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut off"])
-def test_a_damaged_file_is_taken_for_absent(tmp_path: Path, content: bytes) -> None:
+def test_damaged_file_is_taken_for_absent(tmp_path: Path, content: bytes) -> None:
     cache = SegmentationCache(tmp_path)
     (tmp_path / "a.npz").write_bytes(content)
     assert cache.get("a", SHAPE) is None
@@ -36,7 +36,7 @@ def test_a_damaged_file_is_taken_for_absent(tmp_path: Path, content: bytes) -> N
     assert cache.get("a", SHAPE) is None, "nothing is unpickled"
 
 
-def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = SegmentationCache(tmp_path / "file")
     cache.put("a", LABELS)
@@ -59,7 +59,7 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "c.npz"]
 
 
-def test_a_scan_is_known_by_its_voxels_and_place() -> None:
+def test_scan_is_known_by_its_voxels_and_place() -> None:
     ct = Volume(LABELS.astype(np.float32), np.eye(4), "one.nii")
     same = Volume(np.asfortranarray(LABELS.astype(np.int16)), np.eye(4), "other.nii")
     assert scan_hash(ct) == scan_hash(same)

@@ -18,7 +18,7 @@ from tumorchain_jax.segmentation.statistics import (
 NAMES = {1: "spleen", 5: "liver", 6: "stomach"}
 
 
-def test_an_organ_is_measured() -> None:
+def test_organ_is_measured() -> None:
     hu = np.full((12, 12, 12), -1000.0, np.float32)
     labels = np.zeros(hu.shape, np.uint8)
     labels[4:6, 4:6, 4:6] = 5
@@ -38,7 +38,7 @@ def test_an_organ_is_measured() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize(("place", "cut"), [(2, True), (3, False), (-3, True), (-4, False)])
-def test_an_organ_at_the_edge_is_marked(axis: int, place: int, cut: bool) -> None:
+def test_organ_at_the_edge_is_marked(axis: int, place: int, cut: bool) -> None:
     labels = np.zeros((12, 13, 14), np.uint8)
     middle = [6, 6, 6]
     middle[axis] = place

@@ -76,7 +76,7 @@ def test_float16_sums_are_coarser_and_can_overflow() -> None:
     assert not np.isfinite(logits_of(1e4 * image, half_precision_sum=True)).all()
 
 
-def test_a_scan_is_never_held_whole() -> None:
+def test_scan_is_never_held_whole() -> None:
     """Logits leave as soon as no later tile adds to them."""
     image = np.zeros((40, 16, 16), np.float32)
     run = sliding_window(

@@ -45,19 +45,19 @@ def segmenter(seen: list[Volume], numbers: Sequence[int] = tuple(TOTAL_MODELS)) 
     return TotalSegmenter("stand-in", tuple(parts), 1.5)
 
 
-def test_the_parts_are_those_of_total() -> None:
+def test_parts_are_those_of_total() -> None:
     assert [number for ids in TOTAL_MODELS.values() for number in ids] == list(range(1, 118))
     firsts = [TOTALSEGMENTATOR[ids[0]] for ids in TOTAL_MODELS.values()]
     assert firsts == ["spleen", "sacrum", "heart", "humerus_left", "rib_left_1"]
 
 
-def test_the_names_are_totalsegmentators_own(shared_data: Path) -> None:
+def test_names_are_totalsegmentators_own(shared_data: Path) -> None:
     names = json.loads((shared_data / "ct-totalsegmentator" / "class_map.json").read_text())
     assert list(TOTALSEGMENTATOR[1:]) == list(names["total"].values())
     assert [int(number) for number in names["total"]] == list(range(1, 118))
 
 
-def test_a_later_part_overwrites_an_earlier_one() -> None:
+def test_later_part_overwrites_an_earlier_one() -> None:
     ct, seen = scan((20, 18, 16)), []
     found = segmenter(seen)(ct, None)
     expected = np.zeros(ct.shape, np.uint8)
@@ -89,7 +89,7 @@ def test_only_the_parts_of_the_organs_asked_for_run() -> None:
     assert len(seen) == 3
 
 
-def test_a_scan_is_resampled_as_totalsegmentator_does() -> None:
+def test_scan_is_resampled_as_totalsegmentator_does() -> None:
     ct, seen = scan((21, 18, 15), spacing=2.2), []
     segmenter(seen, [291])(ct)
     zoom = np.float64(np.float32(2.2)) / 1.5
@@ -111,14 +111,14 @@ def test_labels_go_back_to_the_nearest_voxel() -> None:
     np.testing.assert_array_equal(found, fine[np.ix_(*nearest)])
 
 
-def test_a_scan_of_the_right_spacing_is_not_touched() -> None:
+def test_scan_of_the_right_spacing_is_not_touched() -> None:
     ct = scan((12, 12, 12))
     halves = Volume(ct.voxels + np.float32(0.5), ct.affine)
     assert total.to_spacing(halves, 1.5, 1) is halves
     assert total.labels_to_shape(ct.voxels, ct.shape) is ct.voxels
 
 
-def test_a_long_scan_is_labelled_in_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_scan_is_labelled_in_thirds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(total, "LARGE_VOXELS", 9 * 8 * 220)
     ct, seen = scan((9, 8, 221)), []
     several = segmenter(seen, [291, 292])
@@ -134,7 +134,7 @@ def test_a_long_scan_is_labelled_in_thirds(monkeypatch: pytest.MonkeyPatch) -> N
     assert [given.shape[2] for given in seen] == [221, 200], "one model, or not large: whole"
 
 
-def test_what_was_found_is_kept(tmp_path: Path) -> None:
+def test_organs_found_are_cached(tmp_path: Path) -> None:
     ct, seen = scan((20, 18, 16), axes="LPS"), []
     cache = SegmentationCache(tmp_path)
     kept = TotalSegmenter("stand-in", segmenter(seen).models, 1.5, cache=cache)
@@ -153,7 +153,7 @@ def test_what_was_found_is_kept(tmp_path: Path) -> None:
     assert len(seen) == 8, "another spacing, order or place is another scan"
 
 
-def test_the_example_comes_back_on_its_own_grid(shared_data: Path) -> None:
+def test_example_comes_back_on_its_own_grid(shared_data: Path) -> None:
     """A network that is right at 1.5 mm loses only what lies between the grids."""
     folder = shared_data / "ct-totalsegmentator"
     image, truth = (

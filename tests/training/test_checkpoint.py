@@ -60,7 +60,7 @@ def restore(workdir: Path, state: TrainState, **order: int) -> TrainState | None
         return manager.restore(state)
 
 
-def test_the_latest_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
+def test_latest_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
     save(tmp_path, 1, 2, 3)
     assert_equal_trees(restore(tmp_path, state_at(0)), state_at(3))
     assert steps_kept(tmp_path) == {"2", "3"}
@@ -70,13 +70,13 @@ def test_without_a_checkpoint_there_is_none(tmp_path: Path) -> None:
     assert restore(tmp_path, state_at(0)) is None
 
 
-def test_a_step_is_saved_once(tmp_path: Path) -> None:
+def test_step_is_saved_once(tmp_path: Path) -> None:
     save(tmp_path, 5, 5, keep=9)
     save(tmp_path, 5, 6, keep=9)
     assert steps_kept(tmp_path) == {"5", "6"}
 
 
-def test_the_best_is_kept_beside_the_newest(tmp_path: Path) -> None:
+def test_best_is_saved_beside_the_newest(tmp_path: Path) -> None:
     with checkpoints(tmp_path, keep=1) as manager:
         for step, loss in ((1, 0.5), (2, 0.1), (3, 0.4)):
             manager.save(step, state_at(step), loss)
@@ -86,7 +86,7 @@ def test_the_best_is_kept_beside_the_newest(tmp_path: Path) -> None:
     assert_equal_trees(restore(tmp_path, state_at(0)), state_at(4))
 
 
-def test_an_order_of_data_goes_on_with_itself_alone(tmp_path: Path) -> None:
+def test_order_of_data_resumes_with_itself_alone(tmp_path: Path) -> None:
     save(tmp_path, 1, seed=3, batch_size=8)
     assert restore(tmp_path, state_at(0), seed=3, batch_size=8)
     with pytest.raises(InputError, match="batch_size: found 8, expected 4"):
@@ -95,7 +95,7 @@ def test_an_order_of_data_goes_on_with_itself_alone(tmp_path: Path) -> None:
         restore(tmp_path, state_at(0), other=1)
 
 
-def test_a_saved_state_may_be_consumed_at_once(tmp_path: Path) -> None:
+def test_saved_state_may_be_consumed_at_once(tmp_path: Path) -> None:
     """The next step donates these arrays while they are still being written."""
     spoil = jax.jit(lambda state: jax.tree.map(lambda leaf: leaf * 0, state), donate_argnums=0)
     state = state_at(1, (1000, 1000))
@@ -136,7 +136,7 @@ DAMAGE = {
 # Orbax drops its other reads when one fails.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_checkpoint_is_put_aside_for_the_one_before(
+def test_damaged_checkpoint_is_put_aside_for_the_one_before(
     tmp_path: Path, damage: Callable[[Path], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(tmp_path, 1, 2)
@@ -156,7 +156,7 @@ def test_when_none_can_be_read_it_may_be_the_storage_and_all_stay(tmp_path: Path
     save(tmp_path, 1, 2)
     for step in "12":
         cut(tmp_path / "checkpoints" / step / "default" / "_METADATA")
-    with pytest.raises(InputError, match="found none that can be read; of 2: ") as error:
+    with pytest.raises(InputError, match="found no readable checkpoint; step 2: ") as error:
         restore(tmp_path, state_at(0))
     assert "\n" not in str(error.value)
     assert steps_kept(tmp_path) == {"1", "2"}
@@ -186,11 +186,11 @@ except InputError as error:
 
 
 @pytest.mark.system
-def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+def test_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     """As a limit on the size of a file has it: an error in the middle of writing."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "expected a checkpoint written; make room" in done.stdout
+    assert "expected a checkpoint written; free disk space" in done.stdout
     assert done.stdout.count("\n") == 1
     small = TrainState(jnp.int32(0), {"w": jnp.ones((10, 10))}, {}, ())
     found = restore(tmp_path, small)
@@ -208,7 +208,7 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> Non
     ],
     ids=["shape", "another", "missing", "optimizer"],
 )
-def test_a_checkpoint_of_another_configuration_is_refused(
+def test_checkpoint_of_another_configuration_is_refused(
     tmp_path: Path, state: TrainState, field: str, found: str, expected: str
 ) -> None:
     save(tmp_path, 1)

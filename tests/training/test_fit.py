@@ -242,10 +242,13 @@ def test_plan_says_stages_steps_parameters_and_devices(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(tmp_path, stop=99)
-    assert capsys.readouterr().out.splitlines() == [
+    *plan, speed = capsys.readouterr().out.splitlines()
+    assert plan == [
         "plan: first pretraining: 3 steps",
         "plan: toy: 6 steps; 4 of 4 parameters trained; 1 cpu device",
     ]
+    # The first step compiles: the second is the first that is timed.
+    assert re.fullmatch(r"plan: \S+ s per step after step 2; about \d+ s left", speed)
 
 
 def test_plan_of_a_resumed_run_says_where_it_is(

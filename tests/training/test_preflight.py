@@ -16,10 +16,12 @@ import pytest
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.config import read_config
 from tumorchain_jax.parallel.rendezvous import SINGLE_PROCESS
+from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.training import preflight as module
 from tumorchain_jax.training.preflight import preflight, text
 
-NANO = Path(__file__).parents[2] / "configs" / "nano.py"
+CONFIGS = Path(__file__).parents[2] / "configs"
+NANO, SEGMENTER = CONFIGS / "nano.py", CONFIGS / "nano_segmenter.py"
 # As on the command line, but soon sure that a folder is not shared.
 HASTY = """
 import sys
@@ -32,9 +34,9 @@ OF_HOSTS = ["processes", "versions", "configuration", "workdir", "dataset", "ini
 NAMES = [*OF_HOSTS, "settings", "mesh", "batch", "weights", "memory", "disk", "collective"]
 
 
-def look(workdir: Path, *overrides: str) -> dict[str, Any]:
+def look(workdir: Path, *overrides: str, config: Path = NANO) -> dict[str, Any]:
     """Each check by its name."""
-    found = preflight(read_config(NANO, overrides), workdir, SINGLE_PROCESS)
+    found = preflight(read_config(config, overrides), workdir, SINGLE_PROCESS)
     return {check.name: check for check in found.checks}
 
 
@@ -63,14 +65,50 @@ def test_a_configuration_that_does_not_fit(
 ) -> None:
     checks = look(tmp_path, *overrides)
     assert [check.name for check in checks.values() if not check.ok] == [name]
-    assert message in checks[name].told
+    assert message in checks[name].found
+
+
+def test_init_of_another_model_is_refused_as_by_training(tmp_path: Path) -> None:
+    wide = ["--config.model.decoder.intermediate_size=48", f"--config.init={NANO_CHECKPOINT}"]
+    checks = look(tmp_path, *wide)
+    assert [check.name for check in checks.values() if not check.ok] == ["init"]
+    assert "mlp/down_proj/kernel: found" in checks["init"].found
+    assert look(tmp_path, wide[1])["init"].ok
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "message"),
+    [
+        ("settings", "--config.segmenter.patch_size=(55,40,56)", "multiples of (8, 8, 8)"),
+        ("dataset", "--config.segmenter.spacing=(0.0,7.0,7.0)", "3 positive numbers"),
+        ("settings", "--config.learning_rate=-1.0", "learning_rate: found -1.0"),
+        ("settings", "--config.augmentation.turn=-1.0", "augmentation.turn: found -1.0"),
+    ],
+)
+def test_segmenter_settings_that_training_refuses(
+    tmp_path: Path, name: str, override: str, message: str
+) -> None:
+    checks = look(tmp_path, override, config=SEGMENTER)
+    assert name in [check.name for check in checks.values() if not check.ok]
+    assert message in checks[name].found
+
+
+def test_segmenter_data_of_another_plan_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    values = {"mean": 0.0, "std": 1.0, "percentile_00_5": -1.0, "percentile_99_5": 1.0}
+    (tmp_path / "data" / "intensity.json").write_text(json.dumps(values))
+    (tmp_path / "data" / "phantoms.json").write_text('{"count": 1}')
+    checks = look(tmp_path, config=SEGMENTER)
+    assert [check.name for check in checks.values() if not check.ok] == ["dataset"]
+    assert list(checks) == NAMES
+    assert "phantoms: found {'count': 1}" in checks["dataset"].found
 
 
 def test_a_workdir_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     checks = look(tmp_path / "file")
     assert not checks["workdir"].ok
-    assert "File exists" in checks["workdir"].told
+    assert "File exists" in checks["workdir"].found
 
 
 def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +116,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     checks = look(tmp_path)
     assert not checks["disk"].ok
-    assert "found 0.0 GiB free" in checks["disk"].told
+    assert "found 0.0 GiB free" in checks["disk"].found
 
 
 def test_a_plugin_that_finds_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +128,7 @@ def test_a_plugin_that_finds_no_device(tmp_path: Path, monkeypatch: pytest.Monke
     finally:
         jax.config.update("jax_platforms", before)
     assert not checks["devices"].ok
-    assert "expected those of jax-cuda13-plugin" in checks["devices"].told
+    assert "expected those of jax-cuda13-plugin" in checks["devices"].found
     assert "mesh" not in checks
 
 
@@ -99,13 +137,13 @@ def test_hosts_that_differ_are_named() -> None:
         seen = {"found": found, "problem": problem}
         return {"process": process, "host": f"node{process}", "free_gib": 1.0, "versions": seen}
 
-    told = module._agree("versions", [host(0, "jax 1"), host(1, "jax 2"), host(2, "jax 1")])
-    assert not told.ok
-    assert "jax 1 (process 0 on node0 and 1 more); jax 2 (process 1 on node1)" in told.told
-    assert "launch/constraints.txt" in told.told
-    told = module._agree("versions", [host(0, "jax 1"), host(1, "", "gone")])
-    assert (told.ok, told.told) == (False, "gone (process 1 on node1)")
-    table = text(module.Preflight([told], [host(0, "jax 1"), host(1, "", "gone")])).splitlines()
+    agreed = module._agree("versions", [host(0, "jax 1"), host(1, "jax 2"), host(2, "jax 1")])
+    assert not agreed.ok
+    assert "jax 1 (process 0 on node0 and 1 more); jax 2 (process 1 on node1)" in agreed.found
+    assert "launch/constraints.txt" in agreed.found
+    agreed = module._agree("versions", [host(0, "jax 1"), host(1, "", "gone")])
+    assert (agreed.ok, agreed.found) == (False, "gone (process 1 on node1)")
+    table = text(module.Preflight([agreed], [host(0, "jax 1"), host(1, "", "gone")])).splitlines()
     assert table[1].split() == ["process", "host", "devices", "free_gib"]
     assert table[2].split() == ["0", "node0", "not", "asked", "1.0"]
 
@@ -151,7 +189,7 @@ def test_two_processes_that_do_not_share_a_folder(tmp_path: Path) -> None:
     words[1].append("--config.batch_size=3")  # which fits no two devices
     (code, output), (other_code, _) = two(tmp_path, *words)
     assert (code, other_code) == (2, 2)
-    wrong = {c["name"]: c["told"] for c in found_by_first(output)["checks"] if not c["ok"]}
+    wrong = {c["name"]: c["found"] for c in found_by_first(output)["checks"] if not c["ok"]}
     assert list(wrong) == ["configuration", "workdir", "dataset"]
     assert "no file of the first process" in wrong["workdir"]
     assert "process 1" in wrong["workdir"]

@@ -12,6 +12,7 @@ from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compil
 from tumorchain_jax.cli.printing import print_chain, printer
 from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.core.text import printable
 
 if TYPE_CHECKING:
@@ -65,9 +66,9 @@ def add_command(command: Command) -> None:
     add(
         "-c",
         "--checkpoint",
-        type=Path,
+        type=as_path,
         metavar="DIR",
-        help="model folder; default: the nano model of the package",
+        help="model folder, or gs://BUCKET/FOLDER; default: the nano model of the package",
     )
     add("--rounds", type=int, default=4, metavar="N", help="limit on rounds of reasoning")
     add("--temperature", type=float, default=0.0, metavar="T", help="of the sampling; 0: greedy")
@@ -97,7 +98,7 @@ def _analyze(options: argparse.Namespace) -> int:
         check_folder(case.output, options.overwrite)
     use_compilation_cache()
     analyzer = Analyzer.load(
-        options.checkpoint,
+        local_copy(options.checkpoint) if options.checkpoint else None,
         sampling=Sampling(options.temperature, options.top_p),
         max_rounds=options.rounds,
         segmenter=segmenter_of(options) if any(case.mask is None for case in todo) else None,

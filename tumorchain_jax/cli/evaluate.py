@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.remote import as_path, local_copy
 
 if TYPE_CHECKING:
     from tumorchain_jax.segmentation.total import TotalSegmenter
@@ -48,7 +49,11 @@ def add_command(command: Command) -> None:
     add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
     add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
     add(
-        "-c", "--checkpoint", type=Path, metavar="DIR", help="model folder; default: the nano model"
+        "-c",
+        "--checkpoint",
+        type=as_path,
+        metavar="DIR",
+        help="model folder, or gs://BUCKET/FOLDER; default: the nano model",
     )
     add(
         "--segment",
@@ -81,6 +86,8 @@ def add_command(command: Command) -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.run import evaluate
 
+    if options.checkpoint:
+        options.checkpoint = local_copy(options.checkpoint)
     if options.probe:
         return _probe(options)
     if options.dice:

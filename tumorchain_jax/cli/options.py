@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,7 +63,9 @@ def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> Non
 
 
 def check_paths(options: argparse.Namespace) -> None:
-    """Refuse a path that no file can have: too long, or with a NUL byte.
+    """Refuse a path that no file can have: a URL, too long, or with a NUL byte.
+
+    Options that take `gs://` are no `Path` then, see `core/remote.py`.
 
     Raises:
         InputError: for the first such path.
@@ -71,6 +74,10 @@ def check_paths(options: argparse.Namespace) -> None:
         for path in value if isinstance(value, list) else [value]:
             if not isinstance(path, Path):
                 continue
+            if url := re.match("[a-z][a-z0-9]+:/", str(path)):  # Path made one / of two
+                found, expected = f"a {url[0]}/ URL", "a folder or file of this machine"
+                hint = "copy it here; of what may be in a bucket see the command's --help"
+                raise InputError("command line", f"--{name}", found, expected, hint)
             try:
                 os.lstat(path)
             except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -92,7 +92,7 @@ def read_adapter(
     )
     shapes = decoder_shapes(base, lora)
     saved = _saved(fields, model.TABLE, shapes, names)
-    kept = {
+    adapted_shapes = {
         path: shape
         for path, shape in shapes.items()
         if path.endswith(("/lora_a", "/lora_b")) or path in saved
@@ -105,7 +105,7 @@ def read_adapter(
         "peft",
         config,
         under("decoder", (*model.LORA_TABLE, *saved_table)),
-        {f"decoder/{path}": shape for path, shape in kept.items()},
+        {f"decoder/{path}": shape for path, shape in adapted_shapes.items()},
         model.LORA_RENAMES,
         passthrough=(
             re.escape(PREFIX) + r"visual\..*",
@@ -160,8 +160,8 @@ def _adapted(
             raise InputError(path, "rank_pattern", found, expected, MERGE)
         ranks = adapted[module].ranks if module in adapted else {}
         highest = rank > max(ranks.values(), default=0)
-        kept = alpha if highest else adapted[module].alpha
-        adapted[module] = _Adapted({**ranks, layer: rank}, kept)
+        chosen = alpha if highest else adapted[module].alpha
+        adapted[module] = _Adapted({**ranks, layer: rank}, chosen)
     return adapted
 
 

@@ -40,7 +40,7 @@ def convert(
     if what == "inspect":
         return form.inspect(source, options)
     if output is None:
-        raise InputError("command line", "-o", "none", "a folder", "name one")
+        raise InputError("command line", "-o", "none", "a folder", "give one with -o")
     if what == "verify":
         verdict = form.verify(source, output)
         return {"same": verdict.same, **vars(verdict)}

@@ -93,7 +93,8 @@ def _write_one(
     """Write one tensor; returns the SHA-256 of its bytes as written.
 
     Raises:
-        InputError: what is kept is not what was imported; or does not fit into that dtype.
+        InputError: the stored bytes differ from those imported, or a value does not fit into that
+            dtype.
     """
     digest, offset = hashlib.sha256(), 0
     for _, stored in weights.pieces(entry.key):

@@ -49,6 +49,17 @@ CUTS_DIGITS = ("smollm",)
 """Pre-tokenizers that are GPT-2's, with every digit alone."""
 
 
+def check_gguf_package(path: Path) -> None:
+    """Refuse a GGUF file without the package that reads it.
+
+    Raises:
+        InputError: `gguf` is not installed.
+    """
+    if find_spec("gguf") is None:
+        hint = "pip install 'tumorchain-jax[chat]'"
+        raise InputError(path, "GGUF", "no `gguf` package here", "one, to read it", hint)
+
+
 def unpack_gguf(path: Path, folder: Path) -> None:
     """Write configuration, tokenizer and weights of a GGUF file as Hugging Face has them.
 
@@ -59,9 +70,7 @@ def unpack_gguf(path: Path, folder: Path) -> None:
         InputError: the `gguf` package is not here; the file is damaged, of another architecture, or
             has a tokenizer that is not known here.
     """
-    if find_spec("gguf") is None:
-        hint = "install tumorchain-jax[chat]"
-        raise InputError(path, "GGUF", "no `gguf` package here", "one, to read it", hint)
+    check_gguf_package(path)
     from gguf import GGUFReader, dequantize
 
     try:

@@ -37,12 +37,12 @@ class Hashes(NamedTuple):
     """SHA-256 hashes of a tensor's bytes.
 
     Attributes:
-        source: as it was.
-        kept: as it is kept, None if as it was.
+        source: of the source's bytes.
+        stored: of the bytes stored here; None if they are the source's.
     """
 
     source: str
-    kept: str | None = None
+    stored: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Entry:
     Attributes:
         file: of the source that it was in.
         sha256: of its bytes there.
-        kept: of its bytes as they are kept in another dtype.
+        stored_sha256: of its bytes here, if stored in another dtype; else None.
         place: None if it is passed through.
     """
 
@@ -61,7 +61,7 @@ class Entry:
     dtype: np.dtype
     shape: tuple[int, ...]
     sha256: str
-    kept: str | None
+    stored_sha256: str | None
     place: Place | None
 
     @property
@@ -73,18 +73,18 @@ class Entry:
         """Plain values, for JSON."""
         plain = {"key": self.key, "file": self.file, "dtype": self.dtype.name}
         where = self.place._asdict() if self.place else {"carried": True}
-        kept = {"kept_sha256": self.kept} if self.kept else {}
-        return {**plain, "shape": list(self.shape), "sha256": self.sha256, **kept, **where}
+        stored = {"kept_sha256": self.stored_sha256} if self.stored_sha256 else {}
+        return {**plain, "shape": list(self.shape), "sha256": self.sha256, **stored, **where}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Entry":
         """The inverse of `to_dict`."""
         place = None if values.get("carried") else Place(values["path"], values["layer"])
         [dtype] = [dtype for dtype in DTYPES.values() if dtype.name == values["dtype"]]
-        shape, kept = tuple(values["shape"]), values.get("kept_sha256")
+        shape, stored = tuple(values["shape"]), values.get("kept_sha256")
         if Path(values["file"]).name != values["file"]:
             raise ValueError(f"file {values['file']!r}")
-        return cls(values["key"], values["file"], dtype, shape, values["sha256"], kept, place)
+        return cls(values["key"], values["file"], dtype, shape, values["sha256"], stored, place)
 
 
 class Imported:
@@ -139,10 +139,12 @@ class Imported:
         self.arrays = OrbaxFolder(folder / PARAMS, matched.specs)
         self._passthrough = read_file(folder / PASSTHROUGH) if matched.passthrough else {}
         if lost := sorted({*matched.passthrough} - self._passthrough.keys()):
-            raise InputError(folder / PASSTHROUGH, lost[0], "no such key", "it", "import it again")
+            raise InputError(
+                folder / PASSTHROUGH, lost[0], "no such key", "this key", "import it again"
+            )
 
     def dtype_of(self, key: str) -> np.dtype:
-        """What a tensor is kept as."""
+        """Dtype in which a tensor is stored."""
         entry = self.entries[key]
         return self.arrays.specs[entry.place.path].dtype if entry.place else entry.dtype
 
@@ -174,9 +176,9 @@ class Imported:
             values = np.ascontiguousarray(values)
             digest.update(as_bytes(values))
             yield rows, values
-        is_hashed = entry.kept is not None or self.dtype_of(key) == entry.dtype
-        if is_hashed and digest.hexdigest() != (entry.kept or entry.sha256):
-            found, expected = "other bytes", "those that were imported"
+        is_hashed = entry.stored_sha256 is not None or self.dtype_of(key) == entry.dtype
+        if is_hashed and digest.hexdigest() != (entry.stored_sha256 or entry.sha256):
+            found, expected = "other bytes", "the imported bytes"
             raise InputError(self.folder, key[:80], found, expected, "import it again")
 
     def whole(self, key: str) -> np.ndarray:
@@ -200,7 +202,7 @@ class Imported:
                 expected = "the file that was imported"
                 raise InputError(path, "file", found, expected, "import it again")
             if hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
-                found, expected = "other bytes", "those that were imported"
+                found, expected = "other bytes", "the imported bytes"
                 raise InputError(path, "file", found, expected, "import it again")
 
 

@@ -1,8 +1,8 @@
 """Import of published weights into a folder of ours, a piece of a tensor at a time.
 
-What is being written lies in a hidden folder beside the output, with a journal of the tensors that
-are done. An import that was stopped resumes there if the source is still the same; one that failed
-leaves nothing. The output appears by rename.
+An import writes to a hidden folder beside the output, with a journal of the tensors that are done.
+If stopped, it resumes there as long as the source is unchanged; if it fails, it leaves nothing. The
+output appears by rename.
 """
 
 import hashlib
@@ -138,7 +138,7 @@ def _check_room(
     free = shutil.disk_usage(part).free
     if free < needed:
         found, expected = f"{free} bytes free", f"{needed} or more"
-        raise InputError(part.parent, "disk", found, expected, "make room")
+        raise InputError(part.parent, "disk", found, expected, "free disk space")
 
 
 def _fingerprint(source: Path, family: Family, dtype: str | None) -> str:
@@ -223,8 +223,8 @@ def _pad(tensor: Tensor, arrays: OrbaxFolder, place: Place) -> None:
 def _write_one(
     tensor: Tensor, matched: Match, arrays: OrbaxFolder, passthrough: TensorWriter | None
 ) -> Hashes:
-    """Write one tensor; returns its hashes, as it was and as it is kept."""
-    digest, kept = hashlib.sha256(), hashlib.sha256()
+    """Write one tensor; returns the hashes of its source bytes and of its stored bytes."""
+    digest, stored = hashlib.sha256(), hashlib.sha256()
     place = matched.places.get(tensor.key)
     offset = 0
     for rows, values in tensor.pieces():
@@ -242,11 +242,11 @@ def _write_one(
             writing = arrays.write(*place, rows, ours)
             digest.update(as_bytes(values))
             if ours is not values:
-                kept.update(as_bytes(ours))
+                stored.update(as_bytes(ours))
             writing.result()
         offset += values.nbytes
-    is_kept = place is None or arrays.specs[place.path].dtype == tensor.dtype
-    return Hashes(digest.hexdigest(), None if is_kept else kept.hexdigest())
+    is_unchanged = place is None or arrays.specs[place.path].dtype == tensor.dtype
+    return Hashes(digest.hexdigest(), None if is_unchanged else stored.hexdigest())
 
 
 def _check_base_head(source: Path, tensors: Mapping[str, Tensor], base: Path | None) -> None:

@@ -43,7 +43,7 @@ def open_tensors(folder: Path) -> Iterator[Tensors]:
         InputError: it cannot be read.
     """
     if not folder.is_dir():
-        raise InputError(folder, "input", "no such folder", "a folder of weights", "name one")
+        raise InputError(folder, "input", "no such folder", "a folder of weights", "check the path")
     stem = adapter.STEM if (folder / adapter.CONFIG).is_file() else "model"
     found = [] if any(folder.glob(f"{stem}.safetensors*")) else pickles(folder)
     with TemporaryDirectory() as scratch:
@@ -127,7 +127,7 @@ def read_base(folder: Path) -> Qwen2Config:
         return decoder_from_dict(fields["model"]["decoder"])
     except (KeyError, TypeError, ValueError) as error:
         found, expected = "no language model", "the folder of one, or what was imported from it"
-        raise InputError(path, "model", found, expected, "name another --base") from error
+        raise InputError(path, "model", found, expected, "use another --base") from error
 
 
 def language_family(name: str, config: Qwen2Config) -> Family:

@@ -38,17 +38,32 @@ def write_file(path: AnyPath, content: bytes) -> None:
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BufferedWriter]:
     """Open a hidden file, which becomes `path` at the end, and vanishes on any error."""
+    with atomic_path(path) as part, part.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())  # some file systems notice only now that they are full
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Name a hidden file for a library to write; it becomes `path`, and vanishes on any error.
+
+    Its ending is that of `path`, from which some libraries take the format.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.with_name(f".{os.getpid()}-{path.name}")
     try:
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())  # some file systems notice only now that they are full
+        yield part
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what `atomic_path` left in a folder when its process was killed."""
+    for path in folder.glob(".[0-9]*-*"):
+        path.unlink()
 
 
 def staging_path(output: Path) -> Path:

@@ -17,7 +17,7 @@ from etils import epath
 
 from tumorchain_jax.core.downloads import cache_folder
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import AnyPath, is_remote, write_file
+from tumorchain_jax.core.files import AnyPath, atomic_file, is_remote, write_file
 
 LISTING = ".remote.json"
 """In a local copy: size and time of each of the store's files when it was copied."""
@@ -125,12 +125,7 @@ def _files(folder: epath.Path) -> Iterator[epath.Path]:
 
 def _copy(source: epath.Path, target: AnyPath) -> None:
     """Copy a file; the target appears whole."""
-    part = target
-    if not is_remote(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.{os.getpid()}")
-    with source.open("rb") as reader, part.open("wb") as writer:
+    opened = target.open("wb") if is_remote(target) else atomic_file(Path(target))
+    with source.open("rb") as reader, opened as writer:
         while content := reader.read(CHUNK):
             writer.write(content)
-    if part is not target:
-        part.replace(target)

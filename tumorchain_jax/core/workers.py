@@ -1,4 +1,4 @@
-"""Who does many equal tasks: processes of this machine, or a Ray cluster's."""
+"""Worker pools for many equal tasks: local processes, or a Ray cluster."""
 
 import os
 import socket
@@ -52,7 +52,7 @@ class RayWorkers(Executor):
             raise InputError("command line", "--ray", "no Ray here", "Ray", hint) from error
         if address:
             _check_address(address)
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray begun here tells nobody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
         try:
             ray.init(address or None, log_to_driver=False, logging_level="error")
         except (ConnectionError, ValueError) as error:

@@ -10,7 +10,6 @@ Shards are written under a temporary name and renamed, so a stopped run can be r
 """
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from safetensors.numpy import load, save
 from tumorchain_jax.anatomy.organs import merge_labels
 from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_map
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import atomic_path
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
 from tumorchain_jax.scan.volume import Volume
@@ -123,17 +123,13 @@ def part_map(labels: Volume) -> np.ndarray:
 
 def write_array_record(path: Path, blobs: Iterable[bytes]) -> None:
     """Write an ArrayRecord file; it appears whole or not at all, and one blob is in memory."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    writer = ArrayRecordWriter(str(temporary), "group_size:1")
-    try:
-        for blob in blobs:
-            writer.write(blob)
-    except BaseException:
-        writer.close()
-        temporary.unlink(missing_ok=True)
-        raise
-    writer.close()
-    temporary.replace(path)
+    with atomic_path(path) as part:
+        writer = ArrayRecordWriter(str(part), "group_size:1")
+        try:
+            for blob in blobs:
+                writer.write(blob)
+        finally:
+            writer.close()
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import remove_partial_files, write_file
 from tumorchain_jax.data.dataset import FORMAT, preprocess_values, write_array_record
 from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.record_file import RecordFile
@@ -42,7 +42,7 @@ class Prepared:
 
     Attributes:
         already_done: scans of `written` that an earlier run wrote.
-        kept: records that are in the data set.
+        kept: records in the data set.
         train_patients, test_patients: those that have a record in the data set.
         cpu_seconds: seconds of one core that this run's scans took.
     """
@@ -170,8 +170,7 @@ def _claim(folder: Path, plan: Mapping[str, Any]) -> None:
         write_file(path, json.dumps(plan, indent=1).encode())
     (folder / "dataset.json").unlink(missing_ok=True)
     for place in (folder, path.parent):
-        for half_written in place.glob(".*.[0-9]*"):
-            half_written.unlink()
+        remove_partial_files(place)
 
 
 def _write_records(

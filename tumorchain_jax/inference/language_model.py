@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from transformers import AutoTokenizer
 
+from tumorchain_jax.convert.gguf_file import check_gguf_package
 from tumorchain_jax.convert.imported import SOURCE, Imported
 from tumorchain_jax.convert.importer import import_folder
 from tumorchain_jax.core.downloads import NotAvailable, cache_folder, download, is_right
@@ -139,9 +140,12 @@ def example_checkpoint() -> Path:
 
     Raises:
         NotAvailable: no network, or not the file that it should be.
+        InputError: the package that reads it is not installed.
     """
     folder = cache_folder() / "smollm2"
     path, imported = folder / MODEL, folder / "imported"
+    if not imported.is_dir():
+        check_gguf_package(path)  # before anything is downloaded
     if not is_right(path, SHA256):
         try:
             with tempfile.TemporaryDirectory() as scratch:

@@ -52,7 +52,7 @@ class VisionEncoder(Protocol):
         SIGNATURE: a key that only its published weights have.
         TABLE, RENAMES: of its weights, see `weight_map.py`.
         IGNORE: regexes over keys of published weights that nothing here uses.
-        CARRIED: regexes over keys that are kept as they are, for the way back.
+        CARRIED: regexes over keys that are stored unchanged, for export.
     """
 
     CONFIG: type[Any]

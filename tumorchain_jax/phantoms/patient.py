@@ -7,7 +7,6 @@ is never the plan.
 """
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
 from tumorchain_jax.anatomy.staging import Extent, stage
 from tumorchain_jax.anatomy.substructures import segment_map
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.files import atomic_path, write_file
 from tumorchain_jax.phantoms.body import FAT_HU, PHASES, Body, draw_space, draw_trunk
 from tumorchain_jax.phantoms.incidental import (
     LUNGS,
@@ -235,8 +234,8 @@ def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:
     for name, volume, dtype in files:
         image = nib.Nifti1Image(np.rint(volume.voxels).astype(dtype), volume.affine)
         image.header.set_xyzt_units("mm")
-        nib.save(image, folder / f".part-{name}")
-        os.replace(folder / f".part-{name}", folder / name)
+        with atomic_path(folder / name) as part:
+            nib.save(image, part)
     write_file(folder / "truth.json", (json.dumps(truth(patient), indent=2) + "\n").encode())
     return folder / "ct.nii.gz", folder / "labels.nii.gz"
 

@@ -158,7 +158,7 @@ def check_fit(labels: Volume, ct: Volume) -> None:
 
 
 def check_lesions(lesions: Volume, ct: Volume) -> None:
-    """Refuse a lesion map of which a lesion lies in air, as outside the body or in a lung."""
+    """Refuse a lesion map with a lesion in air, such as outside the body or in a lung."""
     for number in np.unique(lesions.voxels[lesions.voxels > 0]).tolist():
         median = float(np.median(ct.voxels[lesions.voxels == number]))
         if median < LESION_AIR_HU:

@@ -131,7 +131,7 @@ def preprocess(ct: Volume, config: PreprocessConfig) -> PreparedScan:
 def resample_labels(labels: Volume, transform: GridTransform) -> np.ndarray:
     """Resample a label map on the CT's own grid to uint8 `[D, H, W]` on the model grid.
 
-    Each voxel takes the label at its centre, 0 where that lies outside the map.
+    Each voxel takes the label at its centre, 0 outside the map.
     """
     source = canonical(labels)
     to_index = np.linalg.inv(source.affine) @ transform.to_world

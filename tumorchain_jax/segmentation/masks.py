@@ -44,7 +44,7 @@ class PendingSegmentation:
 
     Attributes:
         labels: TotalSegmentator ids found so far, on the scan's voxels.
-        transform: where the model's grid lies.
+        transform: place of the model grid in the patient.
     """
 
     ct: Volume

@@ -131,7 +131,7 @@ def fold_names(folder: Path, folds: Collection[int | str] | None = None) -> list
         return [name for name in there if name != "all"] or there
     for name in map(str, folds):
         if name not in there:
-            hint = "name a fold that is there"
+            hint = "use an existing fold"
             raise InputError(folder, f"fold_{name}", "none", f"one of {' '.join(there)}", hint)
     return [*map(str, folds)]
 

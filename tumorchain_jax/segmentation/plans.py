@@ -18,7 +18,7 @@ from tumorchain_jax.models.unet3d.model import Size, UNet3DConfig
 
 PLANS, DATASET = "plans.json", "dataset.json"
 PLAIN, RESIDUAL = "PlainConvUNet", "ResidualEncoderUNet"
-ANOTHER = "name another configuration"
+ANOTHER = "use another configuration"
 NORMALIZATIONS = (
     *("CTNormalization", "ZScoreNormalization", "NoNormalization"),
     *("RescaleTo01Normalization", "RGBTo01Normalization"),

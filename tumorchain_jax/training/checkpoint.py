@@ -22,7 +22,7 @@ from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.weights.array_check import check_shapes
 
 DAMAGED = "damaged"
-"""Where checkpoints go that cannot be read: nothing is thrown away."""
+"""Folder for checkpoints that cannot be read; none is deleted."""
 _BEST = "best"
 
 
@@ -33,8 +33,8 @@ class Checkpoints:
 
     Args:
         keep: how many of the newest.
-        order: what the order of the data depends on; kept with each checkpoint, whose number says
-            how far in that order it has come.
+        order: what the order of the data depends on; saved with each checkpoint, whose number is
+            the number of batches read so far in that order.
     """
 
     def __init__(self, workdir: AnyPath, keep: int, order: Mapping[str, int]):
@@ -81,13 +81,14 @@ class Checkpoints:
         raise InputError(
             self._manager.directory,
             "checkpoint",
-            f"none that can be read; of {newest}: {type(error).__name__}: {line}",
-            "a whole one",
-            "see whether storage or memory fails; to train from the start, name another workdir",
+            f"no readable checkpoint; step {newest}: {type(error).__name__}: {line}",
+            "a complete checkpoint",
+            "check storage and memory; to train from the start, name another workdir",
         ) from error
 
     def _read(self, step: int, abstract: TrainState) -> TrainState | Exception:
-        """What Orbax and TensorStore raise has no type of its own, and pages of text."""
+        """Restore one step; return the exception if it cannot be read, on every process alike."""
+        # Orbax and TensorStore raise no exception type of their own, so all are caught.
         order: dict[str, Any] = {}
         shapes: dict[str, tuple[int, ...]] = {}
         error: Exception | None = None
@@ -121,7 +122,7 @@ class Checkpoints:
         if is_primary():
             print(
                 f"tumorchain: warning: checkpoint {folder} is damaged ({type(error).__name__}): "
-                f"moved to {aside}; going on from the one before",
+                f"moved to {aside}; resuming from the previous one",
                 file=sys.stderr,
             )
             move_folder(folder, _unused(aside))
@@ -129,7 +130,7 @@ class Checkpoints:
         self._manager.reload()
 
     def save(self, step: int, state: TrainState, loss: float) -> None:
-        """Save in the background; of a step that is saved already, nothing.
+        """Save in the background; skip a step that is already saved.
 
         Args:
             loss: which of the checkpoints is the best: the lowest.
@@ -149,7 +150,7 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Wait for what is being written.
+        """Wait for checkpoints that are being written.
 
         Raises:
             InputError: it could not be written.
@@ -166,14 +167,14 @@ class Checkpoints:
             yield
         except Exception as error:
             line = " ".join(str(error).split())
-            # Pages of threads' words, in the middle of which it may stand.
+            # The message is long, and the errno's text may be anywhere in it.
             full = os.strerror(errno.ENOSPC)
             raise InputError(
                 self._manager.directory,
                 "checkpoint",
                 full if full in line else f"{type(error).__name__}: {line[:200]}",
                 "a checkpoint written",
-                "make room: the same command goes on from the newest whole checkpoint",
+                "free disk space, then rerun the same command to resume",
             ) from error
 
 
@@ -193,7 +194,7 @@ def _all_processes(fine: bool) -> bool:
 
 
 def _unused(path: AnyPath) -> AnyPath:
-    """The path, or one like it that is not taken."""
+    """Return the path, with a number appended if it exists."""
     names = (path.with_name(f"{path.name}.{i}") for i in range(1, 10**6))
     return path if not path.exists() else next(name for name in names if not name.exists())
 

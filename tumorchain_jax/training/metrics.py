@@ -50,6 +50,7 @@ class MetricsLog:
         self._board = SummaryWriter(str(self._folder / "tensorboard"), purge_step=first_step + 1)
         self._bar = tqdm(initial=first_step, total=last_step, unit=" steps", disable=None)
         self._last_step, self._shown = last_step, time.monotonic()
+        self._timed = False  # whether the expected time has been printed
 
     def advance(self) -> None:
         """Count a step."""
@@ -63,6 +64,11 @@ class MetricsLog:
                 self._board.add_scalar(name, value, step)
         if self._wandb:
             self._wandb.log(dict(values), step=step)
+        seconds = values.get(SPEED)
+        if not self._timed and isinstance(seconds, float) and step < self._last_step:
+            left = duration(seconds * (self._last_step - step))
+            self._bar.write(f"plan: {seconds:.3g} s per step after step {step}; about {left} left")
+            self._timed = True
         self._bar.set_postfix(loss=f"{values['loss']:.3f}")
         if self._bar.disable and time.monotonic() - self._shown > PROGRESS_SECONDS:
             print(progress(step, self._last_step, values), file=sys.stderr, flush=True)

@@ -57,7 +57,7 @@ def make_optimizer(
             muon_weight_dimension_numbers=_matrices,
         )
     else:
-        raise InputError("config", "optimizer", kind, "adamw or muon", "name one of them")
+        raise InputError("config", "optimizer", kind, "adamw or muon", "use one of these")
     return optax.chain(optax.clip_by_global_norm(clip_norm), rule, optax.stateless(scale))
 
 

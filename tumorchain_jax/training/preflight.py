@@ -1,11 +1,10 @@
-"""Is every host ready? Asked before anything starts, answered for all of them at once.
+"""Check every host before training starts, and report all findings together.
 
-Each process looks at its own host; then all tell each other what they found. That goes by plain
-connections (see `rendezvous.py`) and not through the devices, which may be what is wrong.
+Each process checks its own host. The processes then exchange their findings over plain TCP
+connections (see `rendezvous.py`), not through the devices, which may be at fault.
 """
 
 import hashlib
-import json
 import math
 import platform
 import shutil
@@ -28,39 +27,35 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import AnyPath, is_remote, write_file
-from tumorchain_jax.core.remote import as_path, local_copy
-from tumorchain_jax.data.dataset import read_manifest, shard_paths
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.processes import TIMEOUT, join
 from tumorchain_jax.parallel.rendezvous import AllGather, ProcessInfo, connect
+from tumorchain_jax.training.registry import TASKS, TaskChecks, build_program, task_name
 from tumorchain_jax.training.settings import check_settings
-from tumorchain_jax.training.tumorchain.dataset import open_dataset
-from tumorchain_jax.training.tumorchain.memory import check_memory, step_bytes
-from tumorchain_jax.training.tumorchain.program import accumulation_on, build_program
 
 Facts = dict[str, Any]
-"""What a process found on its host; under most names `_seen`'s value and problem."""
+"""Findings of one process on its host; most values are the `found` and `problem` of `_seen`."""
 PLUGINS = ("libtpu", "jax-cuda", "jax-rocm")
 SHARED_WITHIN = 20
-"""Seconds until a file of another host must be seen: some shared folders are looked at rarely."""
+"""Seconds until a file of another host must be visible: some shared folders refresh rarely."""
 GIB = 2**30
-MENDS = {
-    "versions": "install the same on every host (launch/constraints.txt)",
+HINTS = {
+    "versions": "install the same versions on every host (launch/constraints.txt)",
     "configuration": "start every process with the same file and overrides",
-    "workdir": "name a folder that all hosts share and may write to",
-    "dataset": "name a folder that all hosts share",
-    "init": "name folders that all hosts share",
+    "workdir": "use a folder that all hosts share and can write to",
+    "dataset": "use a folder that all hosts share",
+    "init": "use folders that all hosts share",
     "devices": "use hosts of one kind",
 }
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `told` is what was found, or what is wrong."""
+    """One check; `found` is what was found, or what is wrong."""
 
     name: str
     ok: bool
-    told: str
+    found: str
 
 
 @dataclass(frozen=True)
@@ -77,10 +72,10 @@ class Preflight:
 
 
 def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Preflight:
-    """Look at every host; to be called in every process. Makes it one of several in JAX too.
+    """Check every host; call it in every process. It also initialises JAX's distributed runtime.
 
     Raises:
-        InputError: a process did not come, or told nothing.
+        InputError: a process did not connect, or reported nothing.
     """
     with connect(place, TIMEOUT) as all_gather_object:
         found = f"{place.count} processes" + f" by {place.address}" * (place.count > 1)
@@ -90,7 +85,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
             hosts = all_gather_object("its host", own)
         of_hosts = ("versions", "configuration", "workdir", "dataset", "init")
         checks += [_agree(name, hosts) for name in of_hosts]
-        # Devices under unlike versions may crash or hang.
+        # With different versions, collective operations may crash or hang.
         if _agree("versions", hosts).ok:
             if place.count > 1:
                 join(place.address, place.count, place.index)
@@ -99,7 +94,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
             ):
                 facts["devices"] = devices
             checks.append(_agree("devices", hosts))
-            # Of unlike configurations some would go on to what all must do together.
+            # With different configurations some hosts would stop before a collective operation.
             if checks[-1].ok and _agree("configuration", hosts).ok:
                 checks += _fit(config, workdir, min(facts["free_gib"] for facts in hosts))
     return Preflight(checks, hosts)
@@ -107,7 +102,7 @@ def preflight(config: ConfigDict, workdir: AnyPath, place: ProcessInfo) -> Prefl
 
 def text(found: Preflight) -> str:
     """A line for each check, then the hosts in a table."""
-    lines = [f"{'ok' if c.ok else 'not ok':<8}{c.name:<15}{c.told}" for c in found.checks]
+    lines = [f"{'ok' if c.ok else 'not ok':<8}{c.name:<15}{c.found}" for c in found.checks]
     columns = ("process", "host", "devices", "free_gib")
     rows = [columns] + [tuple(_cell(facts.get(name)) for name in columns) for facts in found.hosts]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -129,8 +124,8 @@ def _look_at_host(config: ConfigDict, workdir: AnyPath) -> Facts:
         "free_gib": _free_gib(workdir),
         "versions": _seen(_versions),
         "configuration": _seen(partial(_configuration, config)),
-        "dataset": _seen(partial(_dataset, config, workdir)),
-        "init": _seen(partial(_init, config)),
+        "dataset": _seen(partial(_checks(config).data, config, workdir)),
+        "init": _seen(partial(_checks(config).init, config, workdir)),
     }
 
 
@@ -150,40 +145,13 @@ def _versions() -> str:
 
 
 def _plugins() -> dict[str, str]:
-    # An installation that was cut short has no name.
+    # An interrupted installation has no name.
     found = {item.metadata["Name"] or "": item.version for item in distributions()}
     return {name: found[name] for name in sorted(found) if name.startswith(PLUGINS)}
 
 
 def _configuration(config: ConfigDict) -> str:
     return f"sha256 {hashlib.sha256(config.to_json_best_effort().encode()).hexdigest()[:16]}"
-
-
-def _dataset(config: ConfigDict, workdir: AnyPath) -> str:
-    folder = as_path(config.data.folder) if config.data.folder else workdir / "data"
-    if config.data.phantoms and not (folder / "tokenizer.json").exists():
-        return f"{config.data.phantoms} phantoms, to be made in {folder}"
-    folder = local_copy(folder)
-    open_dataset(config, folder)
-    manifest = read_manifest(folder)
-    shards = [Path(path) for kind in ("scans", "records") for path in shard_paths(folder, kind)]
-    if not shards:
-        raise InputError(folder, "scans", "none", "a data set's shards", "complete the folder")
-    sizes = {path.name: path.stat().st_size for path in shards}
-    digest = hashlib.sha256(json.dumps([manifest, sizes], sort_keys=True).encode())
-    for name in ("tokenizer.json", "split.json"):
-        digest.update((folder / name).read_bytes())
-    gib = sum(sizes.values()) / GIB
-    return f"{folder}: {len(shards)} files, {gib:.2f} GiB, sha256 {digest.hexdigest()[:16]}"
-
-
-def _init(config: ConfigDict) -> str:
-    if not config.init:
-        return "none asked for"
-    for folder in config.init.split(","):
-        if not as_path(folder).is_dir():
-            raise InputError(folder, "config.init", "no such folder", "weights", "check the path")
-    return config.init
 
 
 def _free_gib(workdir: AnyPath) -> float:
@@ -197,9 +165,9 @@ def _free_gib(workdir: AnyPath) -> float:
 def _devices() -> str:
     devices, backend = jax.local_devices(), jax.default_backend()
     if backend == "cpu" and _plugins() and not jax.config.values["jax_platforms"]:
-        # JAX does with the CPU where a driver or a device is missing.
+        # JAX falls back to the CPU if a driver or a device is missing.
         expected = f"those of {', '.join(_plugins())}"
-        hint = "look after the driver, or set JAX_PLATFORMS=cpu"
+        hint = "check the driver, or set JAX_PLATFORMS=cpu"
         raise InputError("jax", "devices", f"{len(devices)} x cpu", expected, hint)
     kinds = sorted({device.device_kind for device in devices})
     return f"{len(devices)} x {', '.join(kinds)} ({backend})"
@@ -209,7 +177,7 @@ def _devices() -> str:
 def _shared(
     workdir: AnyPath, place: ProcessInfo, all_gather_object: AllGather
 ) -> Iterator[dict[str, str]]:
-    """Whether this host may write to `workdir`, and sees there what the first process wrote."""
+    """Check that this host can write to `workdir` and see the first process's file there."""
     name = all_gather_object("a file's name", f".preflight-{uuid.uuid4()}")[0]
     own = workdir / f"{name}-{place.index}"
     first = workdir / f"{name}-0"
@@ -224,13 +192,13 @@ def _shared(
         while not first.exists():
             if time.monotonic() > deadline:
                 found, expected = "no file of the first process", "one folder on all hosts"
-                raise InputError(workdir, "--workdir", found, expected, MENDS["workdir"])
+                raise InputError(workdir, "--workdir", found, expected, HINTS["workdir"])
             time.sleep(0.2)
         return str(workdir)
 
     written = _seen(write)
     try:
-        # Where the first could not write there is nothing to be seen.
+        # If the first process could not write, there is no file to look for.
         all_could = not all_gather_object("its file", written)[0]["problem"]
         yield _seen(look) if all_could and not written["problem"] else written
     finally:
@@ -242,7 +210,7 @@ def _shared(
 
 
 def _agree(name: str, hosts: Sequence[Facts]) -> Check:
-    """No host has a problem, and all found the same."""
+    """Check that no host has a problem and that all found the same."""
     problems: dict[str, list[str]] = {}
     values: dict[str, list[str]] = {}
     for facts in hosts:
@@ -251,12 +219,12 @@ def _agree(name: str, hosts: Sequence[Facts]) -> Check:
             seen["problem"] or seen["found"], []
         ).append(where)
     if problems:
-        told = [f"{problem} ({_several(where)})" for problem, where in problems.items()]
-        return Check(name, False, "; ".join(told))
+        lines = [f"{problem} ({_several(where)})" for problem, where in problems.items()]
+        return Check(name, False, "; ".join(lines))
     if len(values) > 1:
-        told = [f"{value} ({_several(where)})" for value, where in values.items()]
-        found = "; ".join(told)
-        return Check(name, False, f"found {found}, expected the same on all; {MENDS[name]}")
+        lines = [f"{value} ({_several(where)})" for value, where in values.items()]
+        found = "; ".join(lines)
+        return Check(name, False, f"found {found}, expected the same on all; {HINTS[name]}")
     return Check(name, True, *values)
 
 
@@ -268,7 +236,7 @@ def _several(where: Sequence[str]) -> str:
 
 
 def _fit(config: ConfigDict, workdir: AnyPath, free_gib: float) -> list[Check]:
-    """Does the configuration fit the devices and the disk? Up to the first that says no."""
+    """Check the configuration against the devices and the disk, up to the first failure."""
     looks: dict[str, Callable[[], str]] = {
         "settings": partial(_settings, config),
         "mesh": partial(_mesh, config),
@@ -287,9 +255,13 @@ def _fit(config: ConfigDict, workdir: AnyPath, free_gib: float) -> list[Check]:
     return checks
 
 
+def _checks(config: ConfigDict) -> TaskChecks:
+    return TASKS[task_name(config)].checks
+
+
 def _settings(config: ConfigDict) -> str:
     check_settings(config)
-    return f"{config.steps} steps of {config.batch_size} rows of {config.data.length} positions"
+    return f"{task_name(config)}: {config.steps} steps of {config.batch_size} rows"
 
 
 def _mesh(config: ConfigDict) -> str:
@@ -298,28 +270,25 @@ def _mesh(config: ConfigDict) -> str:
 
 
 def _batch(config: ConfigDict) -> str:
-    parts = accumulation_on(config, make_mesh(dict(config.mesh)))
-    return f"{config.batch_size} rows in {parts} part{'s' * (parts > 1)}"
+    return _checks(config).batch(config, make_mesh(dict(config.mesh)))
 
 
 def _weights(config: ConfigDict) -> str:
-    return f"{_state_gib(config):.2f} GiB with what the optimizer keeps, over all devices"
+    return f"{_state_gib(config):.2f} GiB with the optimizer's state, over all devices"
 
 
 def _memory(config: ConfigDict) -> str:
     mesh = make_mesh(dict(config.mesh))
-    program = build_program(config, mesh)
-    check_memory(config, program, mesh)
-    return f"a step needs at least {step_bytes(config, program, mesh) / GIB:.2f} GiB of each device"
+    return _checks(config).step(config, build_program(config, mesh), mesh)
 
 
 def _disk(config: ConfigDict, workdir: AnyPath, free_gib: float) -> str:
-    # Also the best, and the one that is being written; less those that are there.
+    # Plus the best and the one being written, minus those that exist already.
     there = sum(path.name.isdecimal() for path in (workdir / "checkpoints").glob("*"))
     copies = max(1, config.checkpoint.keep + 2 - there)
     needed = f"{copies} checkpoints of at most {_state_gib(config):.2f} GiB"
     if free_gib < copies * _state_gib(config):
-        hint = "make room, or keep fewer (config.checkpoint.keep)"
+        hint = "free disk space, or lower config.checkpoint.keep"
         raise InputError("--workdir", "disk", f"{free_gib:.1f} GiB free", needed, hint)
     if is_remote(workdir):
         return f"an object store, for {needed}"

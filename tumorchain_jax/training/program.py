@@ -15,6 +15,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules
 from tumorchain_jax.parallel import partition
 from tumorchain_jax.parallel.partition import rows_of, state_shardings
@@ -60,6 +61,20 @@ class Program(NamedTuple):
         optimizer = jax.jit(self.optimizer.init, out_shardings=shardings)(trained)
         step = jax.device_put(np.int32(0), self.state.step.sharding)
         return TrainState(step, trained, frozen, optimizer, statistics or {})
+
+
+def rows_per_device(config: ConfigDict, mesh: Mesh) -> int:
+    """Divide a batch among the devices of the mesh that take rows of their own.
+
+    Raises:
+        InputError: it cannot be divided evenly.
+    """
+    devices = mesh.shape["data"] * mesh.shape["fsdp"]
+    count, over = divmod(config.batch_size, devices)
+    if over or count < 1:
+        expected = f"a multiple of {devices}, the mesh's data x fsdp"
+        raise InputError("config", "batch_size", str(config.batch_size), expected, "change it")
+    return count
 
 
 def make_program(

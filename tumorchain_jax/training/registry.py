@@ -14,12 +14,29 @@ from tumorchain_jax.parallel.partition import on_mesh
 from tumorchain_jax.parallel.processes import barrier, gather_to_host, is_primary
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.segmentation import checks as segmentation_checks
 from tumorchain_jax.training.segmentation.program import build_program as segmentation_program
 from tumorchain_jax.training.segmentation.train import build_task as segmentation_task
 from tumorchain_jax.training.settings import check_settings
 from tumorchain_jax.training.task import TrainingTask
+from tumorchain_jax.training.tumorchain import checks as tumorchain_checks
 from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
 from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
+
+
+class TaskChecks(NamedTuple):
+    """Checks before a start; each returns what it found, or raises what training would.
+
+    Attributes:
+        data, init: of the data set and the initial weights, on each host, without a device.
+        batch: of a batch on a mesh.
+        step: of the memory that a step takes.
+    """
+
+    data: Callable[[ConfigDict, AnyPath], str]
+    init: Callable[[ConfigDict, AnyPath], str]
+    batch: Callable[[ConfigDict, Mesh], str]
+    step: Callable[[ConfigDict, Program, Mesh], str]
 
 
 class TaskBuilder(NamedTuple):
@@ -28,15 +45,35 @@ class TaskBuilder(NamedTuple):
     Attributes:
         program: the step on a mesh, without data and without making an array.
         task: opens the data (makes it if need be) in a working folder, for a program.
+        checks: what `preflight` asks before a training starts.
     """
 
     program: Callable[[ConfigDict, Mesh], Program]
     task: Callable[[ConfigDict, AnyPath, Mesh, Program], TrainingTask]
+    checks: TaskChecks
 
 
 TASKS = {
-    "tumorchain": TaskBuilder(tumorchain_program, tumorchain_task),
-    "segmentation": TaskBuilder(segmentation_program, segmentation_task),
+    "tumorchain": TaskBuilder(
+        tumorchain_program,
+        tumorchain_task,
+        TaskChecks(
+            tumorchain_checks.check_data,
+            tumorchain_checks.check_init,
+            tumorchain_checks.check_batch,
+            tumorchain_checks.check_step,
+        ),
+    ),
+    "segmentation": TaskBuilder(
+        segmentation_program,
+        segmentation_task,
+        TaskChecks(
+            segmentation_checks.check_data,
+            segmentation_checks.check_init,
+            segmentation_checks.check_batch,
+            segmentation_checks.check_step,
+        ),
+    ),
 }
 
 

@@ -125,6 +125,10 @@ TUMORCHAIN: Mapping[str, Rule] = {
     "pretrain.patch_stage.steps": COUNT,
     "pretrain.scan_stage.steps": COUNT,
 }
+SEGMENTER: Mapping[str, Rule] = {
+    f"augmentation.{name}": NOT_NEGATIVE
+    for name in ("turn", "stretch", "gain", "offset", "gamma", "noise")
+}
 PATCH_STAGE: Mapping[str, Rule] = {
     "pretrain.patch_stage.crops_per_scan": POSITIVE,
     "pretrain.patch_stage.patches_per_batch": POSITIVE,
@@ -144,6 +148,8 @@ def check_settings(config: ConfigDict) -> None:
     """
     check_fields(config, COMMON)
     if "segmenter" in config:
+        check_fields(config, SEGMENTER)
+        _check_patch(config.segmenter)
         return
     check_fields(config, TUMORCHAIN)
     _check_model(config.model)
@@ -166,6 +172,14 @@ def _check_model(model: TumorChainConfig) -> None:
     if min(heads, shared) < 1 or heads % shared:
         expected = f"a divisor of the {heads} attention heads"
         _refuse("model.decoder.num_key_value_heads", str(shared), expected)
+
+
+def _check_patch(segmenter: ConfigDict) -> None:
+    """Voxels of a patch that the network's strides divide."""
+    size, multiple = segmenter.patch_size, segmenter.network.multiple
+    if any(voxels < 1 or voxels % stride for voxels, stride in zip(size, multiple, strict=True)):
+        expected = f"multiples of {multiple}, the network's strides together"
+        _refuse("segmenter.patch_size", str(size), expected)
 
 
 def check_fields(config: ConfigDict, rules: Mapping[str, Rule]) -> None:

@@ -22,7 +22,7 @@ class TrainState(NamedTuple):
     trained: Params
     frozen: Params
     optimizer: Any
-    statistics: Params = {}  # noqa: RUF012 (a pytree, which nobody changes in place)
+    statistics: Params = {}  # noqa: RUF012 (a pytree, never changed in place)
 
     @property
     def params(self) -> Params:

@@ -1,4 +1,4 @@
-"""Whether the arrays that were found are the arrays that were expected."""
+"""Check found arrays against the expected names and shapes."""
 
 from collections.abc import Mapping
 from typing import Any

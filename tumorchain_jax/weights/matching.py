@@ -1,4 +1,4 @@
-"""Families of checkpoints: how each is read, and which of our arrays each tensor fills."""
+"""Match the tensors of a checkpoint family to our arrays, by a table of keys."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ class Family:
         config: of the parts that it fills, as in `TumorChainConfig.to_dict`.
         table: of its (canonical) keys, for the paths in `shapes`.
         renames: other spellings of keys.
-        passthrough: regexes over keys that are kept as they are, for the way back.
+        passthrough: regexes over keys that are stored unchanged, for export.
         ignored: regexes over keys that nothing uses.
         absent: keys of the table that are not there: an adapter's of layers it leaves alone.
         copies: (regex over keys, template of another key): the first must equal the second.
@@ -96,7 +96,7 @@ class Match:
     Attributes:
         specs: our arrays by path.
         places: of the tensors that fill them, by key.
-        passthrough: keys of tensors that are kept as they are.
+        passthrough: keys of tensors that are stored unchanged.
     """
 
     specs: dict[str, ArraySpec]

@@ -7,7 +7,6 @@ tokenizer.json
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import AnyPath, is_remote
+from tumorchain_jax.core.files import AnyPath, atomic_directory, is_remote
 from tumorchain_jax.core.remote import local_copy, upload
 from tumorchain_jax.models.config_check import check_fields, require
 from tumorchain_jax.models.language.tokenizer import Tokenizer
@@ -80,34 +79,24 @@ def export(
             upload(local, folder, last=["config.json"])
         return
     folder = Path(folder)
-    part, old = (folder.with_name(f".{folder.name}.{name}") for name in ("part", "old"))
-    for left in (part, old):  # of an export that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    part.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     config = {
         "model": model.to_dict(),
         "preprocess": asdict(preprocess),
         "history": history,
         "initial_roi": initial_roi,
     }
-    try:
+    arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
+    with atomic_directory(folder, overwrite=True) as part:
         (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
         weights = part / "model.safetensors"
         save_file(arrays, weights, metadata={"format": "np"})
-        weights.chmod((part / "config.json").stat().st_mode)  # else for its owner's eyes alone
+        weights.chmod((part / "config.json").stat().st_mode)  # else readable by its owner only
         tokenizer.save(part)
-    except BaseException:
-        shutil.rmtree(part)
-        raise
-    if folder.exists():
-        folder.rename(old)
-    part.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load_model(folder: AnyPath) -> ModelFolder:
-    """Read a checkpoint folder and hold it against its own configuration.
+    """Read a checkpoint folder and check it against its own configuration.
 
     Raises:
         InputError: a file is missing, damaged, or the weights are of another configuration.
@@ -162,7 +151,7 @@ def load_model(folder: AnyPath) -> ModelFolder:
 
 
 def weights_sha256(folder: Path) -> str:
-    """SHA-256 of the weights of a checkpoint folder, by which they are known anywhere."""
+    """SHA-256 of the weights of a checkpoint folder, which identifies them."""
     return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
 

@@ -5,7 +5,7 @@ the same tree with scalars in it, and TensorStore puts the true arrays in their 
 restores it as one of its own, each process reading only what its shards need.
 
 On disk a chunk is one layer, cut into pieces along the axis that was PyTorch's first. A
-transposed weight is kept in Fortran order: its chunks are PyTorch's own bytes, and nothing is
+transposed weight is stored in Fortran order: its chunks are PyTorch's own bytes, and nothing is
 transposed before someone restores it.
 """
 

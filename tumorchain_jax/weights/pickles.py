@@ -51,8 +51,8 @@ def unpickle(path, output):
         sys.exit(3)
     facts = {}
     if isinstance(found, dict) and "network_weights" in found:
-        told = ("trainer_name", "inference_allowed_mirroring_axes")
-        facts = {name: found[name] for name in told if name in found}
+        copied = ("trainer_name", "inference_allowed_mirroring_axes")
+        facts = {name: found[name] for name in copied if name in found}
         init_args = found.get("init_args")
         if isinstance(init_args, dict) and "configuration" in init_args:
             facts["configuration"] = init_args["configuration"]
@@ -97,7 +97,7 @@ def unpickle(paths: Sequence[Path], scratch: Path) -> dict[str, Tensor]:
 
 
 def unpickle_nnunet(path: Path, scratch: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors of nnU-Net's checkpoint, and what it says of them.
+    """Read the tensors of nnU-Net's checkpoint, and its facts about them.
 
     Returns:
         `network_weights`; and, so far as they are there, `configuration`, `trainer_name` and

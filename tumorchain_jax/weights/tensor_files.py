@@ -1,9 +1,9 @@
-"""Safetensors files, read and written in pieces, so that no tensor need be in memory whole.
+"""Safetensors files, read and written in pieces, so that no whole tensor is held in memory.
 
-The format (huggingface/safetensors, README): eight bytes that tell the length of a JSON header; the
+The format (huggingface/safetensors, README): eight bytes that give the length of a JSON header; the
 header, {key: {dtype, shape, data_offsets}}; the tensors' bytes, without gaps. A checkpoint may be
-in several files, with an index that tells which key is in which. Everything that a header claims
-is held against the file before a byte of a tensor is read.
+in several files, with an index of which key is in which. Everything that a header claims is
+checked against the file before a byte of a tensor is read.
 """
 
 import json

@@ -269,3 +269,12 @@ def test_wrong_shapes_are_refused() -> None:
             jnp.ones((2, 4), bool),
             method="extend",
         )
+
+
+def test_a_decoder_without_biases_has_none() -> None:
+    for biased in (True, False):
+        decoder = Decoder(replace(TINY, attention_bias=biased))
+        init = jax.eval_shape(
+            lambda x, d=decoder: d.init(jax.random.key(0), x, method=whole), jnp.zeros((1, 2), int)
+        )
+        assert ("bias" in init["params"]["layers"]["self_attn"]["q_proj"]) is biased

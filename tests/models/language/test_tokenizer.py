@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as BackendTokenizer
+from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.language.tokenizer import (
@@ -92,6 +93,31 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tokenizer: Tokenizer, tmp_pat
     assert loaded.token_bytes == tokenizer.token_bytes
     assert loaded.image_pad == tokenizer.image_pad
     assert loaded.encode(TEXTS[0] + "<|im_end|>") == tokenizer.encode(TEXTS[0] + "<|im_end|>")
+
+
+def test_saved_file_has_the_bytes_that_transformers_writes(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    tokenizer.save(tmp_path)
+    trained = BackendTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    trained.post_processor = None  # as a training leaves it
+    theirs = PreTrainedTokenizerFast(tokenizer_object=trained)
+    theirs("a text sets truncation and padding")
+    theirs.save_pretrained(tmp_path / "theirs")
+    expected = (tmp_path / "theirs/tokenizer.json").read_bytes()
+    assert (tmp_path / "tokenizer.json").read_bytes() == expected
+
+
+def test_truncation_and_padding_of_a_file_change_no_ids(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    backend = BackendTokenizer.from_str(tokenizer.backend.backend_tokenizer.to_str())
+    backend.enable_truncation(4)
+    backend.enable_padding(length=200)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.encode(TEXTS[0]) == tokenizer.encode(TEXTS[0])
+    assert loaded.encode_template(TEXTS[0]) == tokenizer.encode_template(TEXTS[0])
 
 
 def write_without_vision(path: Path) -> None:

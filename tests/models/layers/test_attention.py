@@ -25,7 +25,7 @@ OWNER = jnp.array([[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, -1, -1]] * 3)
 POSITIONS = jnp.array([[0, 1, 2, 3, 4, 5, 6, 3, 4, 5, 0, 0]] * 3)
 
 
-def test_a_question_sees_the_prefix_and_its_own_past() -> None:
+def test_question_sees_the_prefix_and_its_own_past() -> None:
     mask = Packing(POSITIONS, OWNER).mask()
     assert mask.shape == (3, 1, 12, 12)
     segment_ids = OWNER[0].tolist()
@@ -59,7 +59,7 @@ def row(length: int, size: int) -> tuple[list[jax.Array], jax.Array]:
     return arrays, one_sequence(2, length)._replace(segment_ids=jnp.asarray(segment_ids)).mask()
 
 
-def test_the_kernel_for_tpus_is_attention_and_so_are_its_gradients() -> None:
+def test_kernel_for_tpus_is_attention_and_so_are_its_gradients() -> None:
     """Interpreted, as there is no TPU here."""
     arrays, mask = row(256, 128)
 
@@ -78,7 +78,7 @@ def test_the_kernel_for_tpus_is_attention_and_so_are_its_gradients() -> None:
         np.testing.assert_allclose(left, right, rtol=0, atol=2e-4)
 
 
-def test_the_kernel_for_tpus_is_refused_for_rows_that_it_cannot_cut() -> None:
+def test_kernel_for_tpus_is_refused_for_rows_that_it_cannot_cut() -> None:
     arrays, mask = row(200, 128)
     with pytest.raises(InputError, match="found 200, expected a multiple of 128"):
         attend(*arrays, mask, "splash")

@@ -31,7 +31,7 @@ def flops(config: TumorChainConfig, trained: set[str]) -> int:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_forward_pass_is_what_xla_counts(tied: bool) -> None:
+def test_forward_pass_is_what_xla_counts(tied: bool) -> None:
     config = replace(MODEL, decoder=replace(MODEL.decoder, tie_word_embeddings=tied))
     params = unflatten(abstract_params(config))
     array = jax.ShapeDtypeStruct

@@ -37,7 +37,7 @@ def test_logits_come_from_the_mean_of_the_valid_tokens() -> None:
         np.testing.assert_allclose(got[row, organ], expected, atol=1e-5)
 
 
-def test_an_absent_organ_gets_the_bias_alone() -> None:
+def test_absent_organ_gets_the_bias_alone() -> None:
     np.testing.assert_array_equal(logits(TOKENS)[0, 2], PARAMS["fc"]["bias"])
 
 

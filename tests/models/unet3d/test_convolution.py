@@ -37,7 +37,7 @@ def test_winograd_s_form_is_the_convolution(batch: int, size: tuple[int, int, in
         ((1, 6, 7), 3, (3, 5, 3), (1, 1, 1), False),
     ],
 )
-def test_a_cpu_s_convolution_and_its_gradient_are_xla_s_own(
+def test_cpu_s_convolution_and_its_gradient_are_xla_s_own(
     size: tuple, channels: int, kernel_size: tuple, strides: tuple, loops: bool
 ) -> None:
     x, kernel = draw(2, *size, channels), draw(*kernel_size, channels, 4)

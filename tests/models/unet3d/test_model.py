@@ -71,12 +71,12 @@ def test_parameters_are_float32_and_every_axis_that_is_cut_has_a_name(config: UN
         assert leaf.names == (*[None] * (leaf.value.ndim - 1), outputs), path
 
 
-def test_a_tile_that_the_strides_do_not_divide_is_refused() -> None:
+def test_tile_that_the_strides_do_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\(4, 8, 6\) voxels, expected multiples of \(2, 4, 4\)"):
         jax.eval_shape(UNet3D(PLAIN).init, jax.random.key(0), tile(PLAIN, 4, 8, 6))
 
 
-def test_a_wrong_shape_or_type_is_refused_at_the_door() -> None:
+def test_wrong_shape_or_type_is_refused_at_the_door() -> None:
     """The tests check every annotated shape at run time (setup.cfg)."""
     with pytest.raises(TypeCheckError, match="x"):
         UNet3D(PLAIN).init(jax.random.key(0), jnp.zeros((4, 8, 8, 2)))
@@ -109,7 +109,7 @@ def test_what_learns(config: UNet3DConfig) -> None:
         assert np.any(gradient != 0) == learns, path
 
 
-def test_a_residual_block_starts_as_its_shortcut() -> None:
+def test_residual_block_starts_as_its_shortcut() -> None:
     block, x = ResidualBlock(4, (3, 3, 3)), jax.random.normal(jax.random.key(1), (1, 2, 4, 4, 4))
     y, _ = jax.jit(block.init_with_output)(jax.random.key(0), x)
     np.testing.assert_allclose(y, jax.nn.leaky_relu(x, 0.01), atol=1e-6)
@@ -141,7 +141,7 @@ def test_keys_and_layouts() -> None:
     assert not [name for name in named if name.startswith("decoder.decoder")]
 
 
-def test_the_shortcut_is_counted_after_its_pooling() -> None:
+def test_shortcut_is_counted_after_its_pooling() -> None:
     theirs = from_ours(table(RESIDUAL), numbered(RESIDUAL))
     assert "encoder.stages.1.blocks.0.skip.1.conv.weight" in theirs
     assert "encoder.stages.2.blocks.0.skip.0.norm.bias" in theirs

@@ -54,13 +54,13 @@ def test_class_token_is_dropped_and_cells_see_each_other() -> None:
 
 
 @pytest.mark.parametrize("size", [(4, 8, 16), (8, 8, 6), (8, 12, 4)])
-def test_a_volume_of_another_size_is_refused(size: tuple[int, int, int]) -> None:
+def test_volume_of_another_size_is_refused(size: tuple[int, int, int]) -> None:
     """The last one gives as many patches as the right size."""
     with pytest.raises(ValueError, match=r"expected \(4, 8, 12\)"):
         jax.eval_shape(ViT3D(TINY).init, jax.random.key(0), jnp.zeros((1, *size)))
 
 
-def test_a_wrong_shape_or_type_is_refused_at_the_door() -> None:
+def test_wrong_shape_or_type_is_refused_at_the_door() -> None:
     """The tests check every annotated shape at run time (setup.cfg)."""
     with pytest.raises(TypeCheckError, match="volume"):
         patchify(jnp.zeros((4, 8, 12)), (2, 4, 4))

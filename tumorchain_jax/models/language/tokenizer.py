@@ -1,15 +1,15 @@
 """Text <-> token ids, with a chat template's tokens and the bytes behind every id."""
 
-import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as BackendTokenizer
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.files import write_file
 from tumorchain_jax.models.language.chat_template import CHATML, SpecialTokens
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Tokenizer:
         special_tokens: SpecialTokens = SPECIAL_TOKENS,
     ):
         tokenizer.encode_special_tokens = True  # spell out `<|im_start|>` in a text
+        # As transformers does: a text is encoded whole and alone, whatever the file asks for, and
+        # the file written has a post-processor, if only one that adds nothing.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if tokenizer.post_processor is None:
+            tokenizer.post_processor = processors.TemplateProcessing("$A:0", "$A:0 $B:1", [])
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab()
         missing = [token for token in special_tokens if token not in vocabulary]
@@ -109,9 +115,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`."""
-        part = folder / f".tokenizer.json.{os.getpid()}"
-        self._tokenizer.save(str(part))
-        part.replace(folder / "tokenizer.json")
+        write_file(folder / "tokenizer.json", self._tokenizer.to_str(pretty=True).encode())
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text. The text is data: `<|im_start|>` in it is spelt out, never a control."""

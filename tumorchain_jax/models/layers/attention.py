@@ -130,7 +130,7 @@ def _splash_on_mesh(
     v: Float[Array, "B T G E"],
     mask: Bool[Array, "B 1 T T"],
 ) -> Float[Array, "B T H E"]:
-    """XLA cannot cut a kernel of ours: each device is told to attend with its rows and heads."""
+    """Run the kernel on each device's own rows and heads: XLA cannot partition a Pallas kernel."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return splash_attention(q, k, v, mask)

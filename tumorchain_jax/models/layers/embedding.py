@@ -1,4 +1,4 @@
-"""Looking up the rows of a table that lies in parts on many devices.
+"""Look up rows of an embedding table that is sharded over devices.
 
 Shape letters: B batch, T positions of a row, V vocabulary, K embedding.
 """

@@ -1,8 +1,8 @@
-"""What the backward pass reads from memory, and what it computes again.
+"""Activation checkpointing: which activations are saved for the backward pass.
 
-none   every activation is kept: fastest, largest
-dots   the outputs of matrix products are kept, all else is computed again
-full   the input of each layer is kept
+none   all are saved: fastest, most memory
+dots   outputs of matrix products are saved, all others are recomputed
+full   only the input of each layer is saved
 """
 
 from typing import Literal
@@ -24,7 +24,7 @@ def rematerialized(layer: type[nn.Module], remat: Remat, in_scan: bool = True) -
 
     Args:
         in_scan: it is the layer of a scan, where XLA cannot merge the second computation with the
-            first, and need not be kept from it.
+            first, so no barrier against merging is needed.
 
     Raises:
         InputError: no such policy.
@@ -33,5 +33,5 @@ def rematerialized(layer: type[nn.Module], remat: Remat, in_scan: bool = True) -
         return layer
     if remat not in POLICIES:
         expected = ", ".join(["none", *POLICIES])
-        raise InputError("config", "remat", str(remat), expected, "name one of them")
+        raise InputError("config", "remat", str(remat), expected, "use one of these")
     return nn.remat(layer, policy=POLICIES[remat], prevent_cse=not in_scan)

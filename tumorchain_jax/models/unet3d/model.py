@@ -199,7 +199,7 @@ class Decoder(nn.Module):
             for i in range(convs):
                 x = ConvNorm(features, kernel, dtype=dtype, name=f"stage{stage}_conv{i}")(x)
             x = constrain(x, "batch", None, None, None, "channels")
-            # The coarser heads were of use in training; a compiler drops what nobody reads.
+            # The coarser heads are used in training only; the compiler drops unused outputs.
             logits = Head(config.classes, name=f"stage{stage}_head")(x)
         return logits
 

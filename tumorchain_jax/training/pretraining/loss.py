@@ -40,11 +40,11 @@ class PatchLabels(NamedTuple):
         organ, part: the label that fills most of the patch; 0 is no part.
         present: whether the patch holds more than a few voxels of each digestive organ.
         found: whether it holds more than a few voxels of a tumour of each digestive organ, of a
-            metastasis, of a node, of what looks alike.
+            metastasis, of a node, of a look-alike.
         unsure: whether it holds only a few.
-        centre: whether the middle of a lesion lies in it.
-        place: where it lies in the token grid, along each axis from -1 to 1. Nothing else keeps the
-            features from forgetting that.
+        centre: whether it holds the centre of a lesion.
+        place: its position in the token grid, along each axis from -1 to 1; predicting it is what
+            makes the features retain the position.
         traits: the numbers of the tumour's traits, as in `TRAITS`; -1 without a tumour.
     """
 

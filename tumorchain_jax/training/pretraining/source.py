@@ -177,7 +177,7 @@ def _places(grid: tuple[int, int, int]) -> np.ndarray:
 
 
 def _centres(lesions: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
-    """Whether the middle of a lesion lies in each patch: bool `[N]`."""
+    """Whether each patch holds the centre of a lesion: bool `[N]`."""
     centres = np.zeros(grid, bool)
     index = np.argwhere(lesions)
     of = lesions[tuple(index.T)]

@@ -14,8 +14,9 @@ SMOOTH = 1e-5
 def segmentation_loss(
     logits: Float[Array, "B D H W V"], labels: Integer[Array, "B D H W"]
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """Cross-entropy less the mean soft Dice, each class of each patch by itself, but the
-    background; and metrics. A class that a patch lacks has a Dice of 0 unless nobody sees it.
+    """Cross-entropy minus the mean soft Dice over patches and foreground classes; and metrics.
+
+    A class absent from a patch has a Dice near 0 there unless its predicted shares are near 0 too.
     """
     truth = jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
     log_shares = jax.nn.log_softmax(logits)

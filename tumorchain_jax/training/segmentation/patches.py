@@ -9,7 +9,7 @@ Shape letters: D H W voxels along the network's own axes, p q r of a patch, B pa
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
 from tumorchain_jax.segmentation.resample import Resize, plan_resize
 from tumorchain_jax.segmentation.resample import resample_to_labels as likeliest
 
+MANIFEST = "phantoms.json"
 SCANS_PER_SHARD = 50
 LINEAR = Spline(order=1, order_z=0, separate_z=None, threshold=3.0)
 """How nnU-Net resamples labels."""
@@ -116,15 +117,10 @@ def write_labelled_phantoms(
     Raises:
         InputError: the folder holds digital patients of another configuration.
     """
-    manifest = {
-        "synthetic": "every scan is made up",
-        "first_seed": first_seed,
-        "count": count,
-        "spacing": list(plan.spacing),
-        "intensity": asdict(plan.intensities[0]),
-        "labels": dict(plan.labels),
-    }
-    _claim(folder, manifest)
+    check_manifest(folder, plan, first_seed, count)
+    if not (folder / MANIFEST).is_file():  # before any shard, so that no other run adds its own
+        manifest = _manifest(plan, first_seed, count)
+        write_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"scans-{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [shard for shard, name in enumerate(names) if not (folder / name).is_file()]
@@ -133,13 +129,26 @@ def write_labelled_phantoms(
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
 
 
-def _claim(folder: Path, manifest: Mapping[str, Any]) -> None:
-    path = folder / "phantoms.json"
-    if not path.is_file():  # before any shard, so that no other run adds its own to them
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(manifest, indent=1).encode())
-    elif (found := json.loads(path.read_bytes())) != manifest:
-        raise InputError(path, "phantoms", str(found), str(manifest), "name another folder")
+def check_manifest(folder: Path, plan: Plan, first_seed: int, count: int) -> None:
+    """Refuse a folder with digital patients of another configuration.
+
+    Raises:
+        InputError: its manifest differs; a folder without one is accepted.
+    """
+    path, expected = folder / MANIFEST, _manifest(plan, first_seed, count)
+    if path.is_file() and (found := json.loads(path.read_bytes())) != expected:
+        raise InputError(path, "phantoms", str(found), str(expected), "name another folder")
+
+
+def _manifest(plan: Plan, first_seed: int, count: int) -> dict[str, Any]:
+    return {
+        "synthetic": "every scan is made up",
+        "first_seed": first_seed,
+        "count": count,
+        "spacing": list(plan.spacing),
+        "intensity": asdict(plan.intensities[0]),
+        "labels": dict(plan.labels),
+    }
 
 
 def _write_shard(

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.unet3d.model import UNet3D
-from tumorchain_jax.training.program import Program, make_program, replicated, rows
+from tumorchain_jax.training.program import Program, make_program, replicated, rows, rows_per_device
 from tumorchain_jax.training.segmentation.augmentation import augment
 from tumorchain_jax.training.segmentation.loss import segmentation_loss
 from tumorchain_jax.training.state import Metrics, Params
@@ -25,8 +25,9 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
     Every device holds the whole of this small model, and its share of each batch.
 
     Raises:
-        InputError: the configuration is at odds with itself.
+        InputError: the configuration is at odds with itself or with the mesh.
     """
+    rows_per_device(config, mesh)
     segmenter = config.segmenter
     model = UNet3D(segmenter.network)
 

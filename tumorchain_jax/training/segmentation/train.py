@@ -37,6 +37,8 @@ from tumorchain_jax.training.task import HostArrays, TrainingTask
 
 TRAINER = "nnUNetTrainerNoMirroring"
 """What nnU-Net calls training without mirror images: organs have a side."""
+INTENSITY = "intensity.json"
+"""Beside the data."""
 
 
 def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Program) -> TrainingTask:
@@ -45,10 +47,8 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
     Raises:
         InputError: the folder holds other data.
     """
-    if is_remote(workdir):
-        hint = "name a local folder, and copy its export to the bucket"
-        raise InputError("--workdir", "segmenter", str(workdir), "a local folder", hint)
-    data = Path(config.data.folder or workdir / "data")
+    check_workdir(workdir)
+    data = data_folder(config, Path(workdir))
     plan_folder = workdir / "plan"
     if is_primary():
         plan_folder.mkdir(parents=True, exist_ok=True)
@@ -90,13 +90,34 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
     )
 
 
+def check_workdir(workdir: AnyPath) -> None:
+    """Refuse an object store: nnU-Net's files are read and written by name.
+
+    Raises:
+        InputError: the working folder is not of this machine.
+    """
+    if is_remote(workdir):
+        hint = "name a local folder, and copy its export to the bucket"
+        raise InputError("--workdir", "segmenter", str(workdir), "a local folder", hint)
+
+
+def data_folder(config: ConfigDict, workdir: Path) -> Path:
+    """Return the folder of the digital patients."""
+    return Path(config.data.folder or workdir / "data")
+
+
+def read_intensity(data: Path) -> Intensity | None:
+    """Read the intensities of the digital patients; None before they are measured."""
+    path = data / INTENSITY
+    return Intensity(**json.loads(path.read_bytes())) if path.is_file() else None
+
+
 def _intensity(data: Path, first_seed: int) -> Intensity:
-    """Intensities of the digital patients: measured once, then read from beside the data."""
-    path = data / "intensity.json"
-    if not path.is_file():
-        data.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(asdict(measure_intensity(first_seed)), indent=1).encode())
-    return Intensity(**json.loads(path.read_bytes()))
+    """Read the intensities of the digital patients, measured once."""
+    if not (data / INTENSITY).is_file():
+        values = asdict(measure_intensity(first_seed))
+        write_file(data / INTENSITY, json.dumps(values, indent=1).encode())
+    return Intensity(**json.loads((data / INTENSITY).read_bytes()))
 
 
 def export(folder: Path, plan: Plan, params: HostArrays) -> None:

@@ -19,7 +19,7 @@ from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.weights.array_check import check_shapes
-from tumorchain_jax.weights.model_folder import load_model
+from tumorchain_jax.weights.model_folder import ModelFolder, load_model
 
 TOKENIZER = "tokenizer.json"
 ANOTHER_MODEL = "set config.model to the checkpoint's"
@@ -39,13 +39,36 @@ def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> d
     Raises:
         InputError: it is no checkpoint; or one of another model, tokenizer or CT window.
     """
+    opened = open_init(config, tokenizer, places)
+    if isinstance(opened, ModelFolder):
+        return {path: place(leaf, places[path]) for path, leaf in opened.params.items()}
+    filled: dict[str, jax.Array] = {}
+    for imported in opened:
+        filled |= flatten(imported.restore(places))
+    return filled
+
+
+def open_init(
+    config: ConfigDict, tokenizer: Tokenizer | None, places: Places
+) -> ModelFolder | list[Imported]:
+    """Open what `config.init` names, and compare it with the model; no array is placed.
+
+    Args:
+        tokenizer: the data set's; None: not made yet, so that it is not compared.
+        places: only their shapes are read.
+
+    Raises:
+        InputError: as `loaded_params`.
+    """
     folders = [local_copy(as_path(folder)) for folder in config.init.split(",")]
     if not any((folder / MANIFEST).is_file() for folder in folders):
-        return _exported_params(config, folders[0], tokenizer, places)
-    filled: dict[str, jax.Array] = {}
+        return _open_exported(config, folders[0], tokenizer, places)
+    opened: list[Imported] = []
+    filled: set[str] = set()
     for folder in folders:
-        filled |= _imported_params(folder, tokenizer, places, filled.keys())
-    return filled
+        opened.append(_open_imported(folder, tokenizer, places, filled))
+        filled |= opened[-1].arrays.specs.keys()
+    return opened
 
 
 def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
@@ -59,11 +82,11 @@ def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[st
     return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
 
 
-def _imported_params(
-    folder: Path, tokenizer: Tokenizer, places: Places, taken: Set[str]
-) -> dict[str, jax.Array]:
+def _open_imported(
+    folder: Path, tokenizer: Tokenizer | None, places: Places, taken: Set[str]
+) -> Imported:
     imported = Imported(folder)
-    if (folder / SOURCE / TOKENIZER).is_file():
+    if tokenizer and (folder / SOURCE / TOKENIZER).is_file():
         found = Tokenizer.load(folder / SOURCE, tokenizer.special_tokens)
         _check_tokenizer(folder / SOURCE, found, tokenizer)
     shapes = {path: spec.shape for path, spec in imported.arrays.specs.items()}
@@ -72,14 +95,15 @@ def _imported_params(
         raise InputError(folder, path, "what another folder fills too", "one of each", hint)
     expected = {path: places[path].shape for path in shapes.keys() & places.keys()}
     check_shapes(folder, shapes, expected, ANOTHER_MODEL)
-    return flatten(imported.restore(places))
+    return imported
 
 
-def _exported_params(
-    config: ConfigDict, folder: Path, tokenizer: Tokenizer, places: Places
-) -> dict[str, jax.Array]:
+def _open_exported(
+    config: ConfigDict, folder: Path, tokenizer: Tokenizer | None, places: Places
+) -> ModelFolder:
     exported = load_model(folder)
-    _check_tokenizer(config.init, exported.tokenizer, tokenizer)
+    if tokenizer:
+        _check_tokenizer(config.init, exported.tokenizer, tokenizer)
     window = {"level": exported.preprocess.level, "width": exported.preprocess.width}
     if window != (wanted := config.window.to_dict()):
         hint = "set config.window to the checkpoint's"
@@ -91,7 +115,7 @@ def _exported_params(
         if path in found or not ADAPTER.fullmatch(path)  # new adapters are drawn at random
     }
     check_shapes(config.init, found, expected, ANOTHER_MODEL)
-    return {path: place(leaf, places[path]) for path, leaf in exported.params.items()}
+    return exported
 
 
 def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:

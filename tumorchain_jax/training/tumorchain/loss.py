@@ -99,7 +99,7 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
 
 
 def _next(x: Num[Array, "B T"] | Bool[Array, "B T"]) -> Num[Array, "B T"] | Bool[Array, "B T"]:
-    """What stands at the next position; behind the last, 0 or False."""
+    """The values shifted by one position to the left, with 0 or False at the end."""
     return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
 
 

@@ -19,7 +19,7 @@ from tumorchain_jax.models.tumorchain.model import (
     logical_axes,
 )
 from tumorchain_jax.parallel.partition import param_shardings, rules_for
-from tumorchain_jax.training.program import Program, make_program, rows
+from tumorchain_jax.training.program import Program, make_program, rows, rows_per_device
 from tumorchain_jax.training.tumorchain.loss import Batch, HybridLoss
 
 
@@ -64,16 +64,12 @@ def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:
     Raises:
         InputError: the batch cannot be cut so.
     """
-    devices = mesh.shape["data"] * mesh.shape["fsdp"]
-    rows, over = divmod(config.batch_size, devices)
-    if over or rows < 1:
-        expected = f"a multiple of {devices}, the mesh's data x fsdp"
-        raise InputError("config", "batch_size", str(config.batch_size), expected, "change it")
-    at_once = config.micro_batch_size
-    if at_once < 1 or (rows > at_once and rows % at_once):
-        expected = f"a divisor of {rows}, the rows of a batch for each of {devices} devices"
+    count, at_once = rows_per_device(config, mesh), config.micro_batch_size
+    if at_once < 1 or (count > at_once and count % at_once):
+        devices = config.batch_size // count
+        expected = f"a divisor of {count}, the rows of a batch for each of {devices} devices"
         raise InputError("config", "micro_batch_size", str(at_once), expected, "change it")
-    return max(1, rows // at_once)
+    return max(1, count // at_once)
 
 
 def _check_kernel(config: ConfigDict, mesh: Mesh) -> None:

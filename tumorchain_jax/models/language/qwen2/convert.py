@@ -28,7 +28,7 @@ RENAMES: Renames = (
     (r"model\.(visual\..*)", r"\1"),
 )
 TOWER = "visual."
-"""Prefix of the image tower of Qwen2.5-VL, which is kept as it is: ours is the 3D encoder."""
+"""Prefix of the image tower of Qwen2.5-VL, which is stored unchanged: ours is the 3D encoder."""
 IGNORE: tuple[str, ...] = (
     r"visual\..*",
     r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
