@@ -99,7 +99,9 @@ def draw_deformation(
     for knot_mm, amplitude in WHOLE_MM:
         for field in velocity:
             field += np.float32(amplitude) * smooth_field(rng, shape, spacing, knot_mm)
-    axes = [(a + NODE_MM * np.arange(n)).astype(np.float32) for a, n in zip(low, shape, strict=True)]
+    axes = [
+        (a + NODE_MM * np.arange(n)).astype(np.float32) for a, n in zip(low, shape, strict=True)
+    ]
     for organ in organs:
         _add_motion(rng, velocity, axes, organ)
     # Interpolated noise has kinks at its knots.

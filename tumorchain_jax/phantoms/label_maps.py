@@ -68,7 +68,11 @@ def _read(path: Path, names: dict[int, str], female: bool | None) -> LabelMap:
     spacing = np.array(volume.spacing)
     if np.abs(volume.affine[:3, :3] / spacing - np.eye(3)).max() > MOST_OBLIQUE:
         raise InputError(
-            path, "affine", "an oblique grid", "axes along the patient's", "resample it to such axes"
+            path,
+            "affine",
+            "an oblique grid",
+            "axes along the patient's",
+            "resample it to such axes",
         )
     values = np.unique(volume.voxels)
     top = len(TOTALSEGMENTATOR) - 1

@@ -16,7 +16,6 @@ from tumorchain_jax.phantoms.body import (
     HALF_WIDTH,
     Space,
     diaphragm,
-    smooth_field,
 )
 from tumorchain_jax.phantoms.label_maps import (
     BODY,
@@ -29,12 +28,12 @@ from tumorchain_jax.phantoms.label_maps import (
 from tumorchain_jax.phantoms.trunk_labels import (
     DEPTH_UNIT_MM,
     HOLLOW,
-    LUNGS,
     PROSTATE,
-    RIBS,
+    TISSUE_OF_LABEL,
     Wall,
     draw_organs,
     organ_boxes,
+    soft_tissue,
 )
 
 Box = tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]
@@ -47,7 +46,7 @@ DIRECTIONS = 48  # of the convex outline of the organs in a slice
 WALL_MM, MARGIN_MM = 11.0, 4.0  # muscle of the wall; room between it and the organs
 LEAST_FAT_MM, MOST_FAT_MM = 6.0, 32.0  # below a skin that the map gives
 PLAIN_FAT_MM = 14.0  # below one that it does not give
-HIP_MUSCLE_MM = 24.0  # soft tissue around pelvis and femur is muscle
+BOWEL, LUMEN_MM2 = (18, 20), 1500.0
 LAYER_UNIT = 1 / 64  # of the depth of the fat of the skin, as uint8
 
 
@@ -63,8 +62,7 @@ class Template:
             (1) at the skin of the map, more outside; a fatter patient's skin is at a higher one.
         inner: depth of hollow organs' voxels below their surface, in DEPTH_UNIT_MM.
         boxes: least and largest corner of each organ, mm from the first voxel.
-        body: the same of the body.
-        to_trunk: scale and offset of each axis: canonical mm = scale * mm + offset.
+        volumes_ml: of each label.
         female: None where it is not known.
         filled: ids that the map lacks and the trunk gave.
     """
@@ -75,8 +73,7 @@ class Template:
     layer: UInt8[np.ndarray, "X Y Z"]
     inner: UInt8[np.ndarray, "X Y Z"]
     boxes: dict[int, Box]
-    body: Box
-    to_trunk: tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]
+    volumes_ml: Float[np.ndarray, "200"]
     female: bool | None
     filled: frozenset[int]
 
@@ -93,18 +90,19 @@ def complete(source: LabelMap, seed: int = 0) -> Template:
     x, y, z = np.meshgrid(*(a.astype(np.float32) for a in axes), indexing="ij", sparse=True)
     space = Space(*(np.broadcast_to(u, given.shape) for u in (x, y, z)), low, step, 0.0)
     within, layer = _wall(given, scale, offset)
+    wall = Wall(within, WALL_MM)
     room = (given == BODY) | (given == 0)
     labels = np.where(room, np.uint8(0), given)
     labels[labels >= FIRST_OTHER] = BODY  # taken, though no organ
     above = _above(rng, space, given)
     skip = own | {PROSTATE} if source.female else own
-    draw_organs(rng, space, Wall(within, WALL_MM), above, labels, frozenset(skip))
+    draw_organs(rng, space, wall, above, labels, frozenset(skip))
     labels[labels == BODY] = 0
-    tissue = _tissue(labels, given, within)
+    tissue = np.where(labels > 0, TISSUE_OF_LABEL[labels], soft_tissue(space, wall))
+    tissue[(labels == 0) & (given == OTHER_SOFT)] = Tissue.MUSCLE
+    tissue[(labels == 0) & (given == OTHER_BONE)] = Tissue.BONE
     layer[(labels > 0) | (given >= OTHER_SOFT)] = 0
-    inside = layer <= 1 / LAYER_UNIT
-    filled = frozenset(np.unique(labels).tolist()) - own - {0}
-    body = np.argwhere(inside.any(2))
+    volumes = np.bincount(labels.ravel(), minlength=FIRST_OTHER) * VOXEL_MM**3 / 1000
     return Template(
         source.name,
         labels,
@@ -112,27 +110,29 @@ def complete(source: LabelMap, seed: int = 0) -> Template:
         layer,
         _depth_within(labels),
         _boxes(labels),
-        (
-            np.array([*body.min(0) * VOXEL_MM, 0.0]),
-            np.array([*body.max(0) * VOXEL_MM, (given.shape[2] - 1) * VOXEL_MM]),
-        ),
-        (scale, offset),
+        volumes,
         source.female,
-        filled,
+        frozenset(np.unique(labels).tolist()) - own - {0},
     )
 
 
 def _without_holes(labels: UInt8[np.ndarray, "X Y Z"]) -> UInt8[np.ndarray, "X Y Z"]:
-    """Fill the holes that surface models leave within organs, slice by slice."""
+    """Fill small holes in the bowel, which surface models leave in its lumen here and there."""
     labels = labels.copy()
-    for label, box in enumerate(ndimage.find_objects(labels, FIRST_OTHER - 1), 1):
+    boxes = ndimage.find_objects(labels, max(BOWEL))
+    for label in BOWEL:
+        box = boxes[label - 1]
         if box is None:
             continue
         part = labels[box]
-        free = (part == 0) | (part >= FIRST_OTHER)
-        slices = np.moveaxis(part == label, 2, 0)
-        full = np.stack([ndimage.binary_fill_holes(one) for one in slices], 2)
-        part[full & free] = label
+        own = part == label
+        gap = ndimage.binary_closing(np.pad(own, 2), np.ones((1, 1, 5)))[2:-2, 2:-2, 2:-2]
+        for k in range(own.shape[2]):
+            holes, count = ndimage.label(ndimage.binary_fill_holes(own[:, :, k]) & ~own[:, :, k])
+            small = np.bincount(holes.ravel(), minlength=count + 1) * VOXEL_MM**2 < LUMEN_MM2
+            small[0] = False
+            gap[:, :, k] |= small[holes]
+        part[gap & ((part == 0) | (part >= FIRST_OTHER))] = label
     return labels
 
 
@@ -259,32 +259,6 @@ def _above(
     else:
         dome = dome + np.float32(rng.uniform(-8, 8))
     return space.z > dome
-
-
-def _tissue(
-    labels: UInt8[np.ndarray, "X Y Z"],
-    given: UInt8[np.ndarray, "X Y Z"],
-    within: Float32[np.ndarray, "X Y Z"],
-) -> UInt8[np.ndarray, "X Y Z"]:
-    """Say what each voxel is made of; hollow organs are whole."""
-    tissue = tissue_of_labels()[labels]
-    free = labels == 0
-    tissue[free & (within > 0)] = Tissue.MUSCLE
-    tissue[free & (within > WALL_MM)] = Tissue.FAT
-    tissue[free & (given == OTHER_SOFT)] = Tissue.MUSCLE
-    tissue[free & (given == OTHER_BONE)] = Tissue.BONE
-    return tissue
-
-
-def tissue_of_labels() -> UInt8[np.ndarray, "256"]:
-    """Return the tissue of each TotalSegmentator v2 id; OUTSIDE for 0."""
-    table = np.full(256, Tissue.ORGAN, np.uint8)
-    table[0] = Tissue.OUTSIDE
-    table[list(LUNGS)] = Tissue.LUNG
-    bones = (*range(25, 51), *range(69, 79), 91, *RIBS, 116)
-    table[list(bones)] = Tissue.BONE
-    table[80:90] = Tissue.MUSCLE
-    return table
 
 
 def _depth_within(labels: UInt8[np.ndarray, "X Y Z"]) -> UInt8[np.ndarray, "X Y Z"]:

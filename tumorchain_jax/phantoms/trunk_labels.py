@@ -1,7 +1,7 @@
 """The parametric trunk as labels: whole, or only what a label map lacks.
 
-The organs are those of `body.py`, and more that a CT shows: upper spine, spinal cord, adrenal glands,
-sternum, lobes of the lungs, vessels and muscles of the pelvis.
+The organs are those of `body.py`, and more that a CT shows: upper spine, spinal cord, adrenal
+glands, sternum, lobes of the lungs, vessels and muscles of the pelvis.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float32, UInt8
 
+from tumorchain_jax.phantoms.anatomy import Tissue
 from tumorchain_jax.phantoms.body import (
     ABOVE_DIAPHRAGM,
     BELOW_DIAPHRAGM,
@@ -30,8 +31,8 @@ LUNGS, RIBS = range(10, 15), range(92, 116)
 STERNUM, PROSTATE = 116, 22
 DEPTH_UNIT_MM = 0.25  # of the depth within hollow organs, as uint8
 MEDIASTINUM_MM = 14.0  # half its width
-# The trunk's ends, canonical mm.
-TRUNK_BOTTOM, TRUNK_TOP = -210.0, 290.0
+# Least and largest corner of what the trunk shows, with room for the fat of the skin (mm).
+BODY_BOX = np.array([-215.0, -150.0, -212.0]), np.array([215.0, 186.0, 295.0])
 _SPINE_Z = tuple(zip(range(36, 41), (211, 237, 262, 286, 309), strict=True))  # T8 to T4
 
 # In order of precedence, before the organs of `body.TRUNK` and after them.
@@ -67,6 +68,20 @@ _IN_WALL = IN_WALL | {36, 37, 38, 39, 40, 75, 76, 79, *range(80, 86)}
 _PLAIN = Body("portal venous", cirrhosis=False, swelling=False)
 
 
+def _tissue_of_label() -> UInt8[np.ndarray, "256"]:
+    table = np.full(256, Tissue.ORGAN, np.uint8)
+    table[0] = Tissue.OUTSIDE
+    table[list(LUNGS)] = Tissue.LUNG
+    table[[*range(25, 51), *range(69, 79), 91, *RIBS, STERNUM]] = Tissue.BONE
+    table[80:90] = Tissue.MUSCLE
+    table.flags.writeable = False
+    return table
+
+
+TISSUE_OF_LABEL: UInt8[np.ndarray, "256"] = _tissue_of_label()
+"""`Tissue` of each TotalSegmentator v2 id; OUTSIDE for 0."""
+
+
 @dataclass(frozen=True)
 class Wall:
     """Where a body ends: depths in mm, negative without.
@@ -83,6 +98,20 @@ class Wall:
     def cavity(self) -> Bool[np.ndarray, "I J K"]:
         """Whether a voxel lies in the abdominal or thoracic cavity."""
         return self.within_fat > self.thickness
+
+
+def soft_tissue(space: Space, wall: Wall) -> UInt8[np.ndarray, "I J K"]:
+    """Return `Tissue` of voxels that belong to no organ; OUTSIDE stands for the fat of the skin.
+
+    Muscle is the wall, the back beside and behind the spine with its discs, and what surrounds hips
+    and thighs.
+    """
+    x, y, z = np.abs(space.x), space.y, space.z
+    muscle = ~wall.cavity | ((y < -22) & (x < 75)) | ((y < 14) & (x < 22))
+    muscle |= ((z < -125) & (x > 82)) | ((z < -195) & (x > 30)) | (z < -225)
+    tissue = np.where(muscle, np.uint8(Tissue.MUSCLE), np.uint8(Tissue.FAT))
+    tissue[wall.within_fat <= 0] = Tissue.OUTSIDE
+    return tissue
 
 
 def elliptic_depth(

@@ -1,0 +1,207 @@
+"""Sources of anatomy, and the drawing of one patient's anatomy from them."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+
+from tumorchain_jax.phantoms.anatomy import Anatomy, Tissue
+from tumorchain_jax.phantoms.body import Space, diaphragm, smooth_field
+from tumorchain_jax.phantoms.deformation import Motion, draw_deformation
+from tumorchain_jax.phantoms.field_of_view import (
+    COLON,
+    L3,
+    SIDE_ROOM_MM,
+    Frame,
+    add_arms,
+    crop_to_body,
+    draw_ends,
+    draw_spacing,
+)
+from tumorchain_jax.phantoms.hollow_organs import fill_hollow_organs
+from tumorchain_jax.phantoms.label_maps import VOXEL_MM, read_label_maps
+from tumorchain_jax.phantoms.template import LAYER_UNIT, Template, complete
+from tumorchain_jax.phantoms.trunk_labels import (
+    BODY_BOX,
+    PROSTATE,
+    TISSUE_OF_LABEL,
+    draw_organs,
+    draw_wall,
+    organ_boxes,
+    soft_tissue,
+)
+
+PARAMETRIC_ODDS = 0.4  # where there are label maps too
+ARMS_ODDS, PRONE_ODDS = 0.15, 0.15
+SIZE = 0.045  # standard deviation of the body's size, and of each axis besides
+# Volumes (ml) that organs are drawn towards: median, spread of the logarithm.
+ORGAN_ML = {
+    1: (210, 0.4), 2: (165, 0.2), 3: (165, 0.2), 4: (30, 0.4), 5: (1550, 0.22), 6: (320, 0.4),
+    7: (85, 0.25), 19: (70, 0.2), 21: (140, 0.5), 22: (28, 0.3), 51: (620, 0.2),
+}  # fmt: skip
+MOST_GROWTH = 0.22  # of the logarithm of a scale
+BLOBS, BLOB_MM = 8, (25.0, 50.0)  # parts of the bowel that move on their own
+# Thickness of the fat of the skin: factor, log-uniform, and its spread over the body.
+FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.8), 0.2, 110.0
+TRUNK_FAT_MM = 15.0  # of the parametric trunk where that factor is 1
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Sources of anatomy.
+
+    Attributes:
+        templates: of the label maps; none: the parametric trunk alone.
+        fingerprint: sha256 of the label maps and what describes them, in hex.
+    """
+
+    templates: tuple[Template, ...]
+    fingerprint: str
+
+    @property
+    def phrase(self) -> str:
+        """Say in a phrase what they are, for model cards."""
+        if not self.templates:
+            return "a parametric trunk"
+        names = ", ".join(template.name for template in self.templates[:4])
+        more = ", ..." if len(self.templates) > 4 else ""
+        count = f"{len(self.templates)} label map{'s' * (len(self.templates) > 1)}"
+        return f"a parametric trunk and {count} ({names}{more}; sha256 {self.fingerprint[:12]})"
+
+
+def load_sources(folder: Path | None) -> Sources:
+    """Load the label maps `*.nii.gz` of a folder; None: the parametric trunk alone.
+
+    Raises:
+        InputError: as `label_maps.read_label_maps`.
+    """
+    if folder is None:
+        return Sources((), hashlib.sha256(b"").hexdigest())
+    templates = tuple(complete(label_map) for label_map in read_label_maps(folder))
+    described = (folder / "labels.json", folder.parent / "labels.json", folder / "cases.json")
+    files = [*sorted(folder.glob("*.nii.gz")), *filter(Path.is_file, described)]
+    digests = (f"{path.name} {_sha256(path)}\n" for path in files)
+    return Sources(templates, hashlib.sha256("".join(digests).encode()).hexdigest())
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What a source shows at the voxels of a grid: arrays as of `Template`."""
+
+    labels: UInt8[np.ndarray, "I J K"]
+    tissue: UInt8[np.ndarray, "I J K"]
+    layer: np.ndarray
+    inner: UInt8[np.ndarray, "I J K"]
+    female: bool | None
+
+
+def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
+    """Draw a patient's anatomy: the same state of `rng` and sources give the same voxels.
+
+    The source's organs are scaled, moved and bent one by one, and the whole, by one deformation
+    without folds. Body size, fat of the skin, ends of the scan, voxel size, arms, position, and
+    what hollow organs hold are drawn too. Left and right are never exchanged.
+    """
+    parametric = rng.random() < PARAMETRIC_ODDS or not sources.templates
+    template = None if parametric else sources.templates[rng.integers(len(sources.templates))]
+    frame = _TRUNK if template is None else _frame(template)
+    prone, arms = bool(rng.random() < PRONE_ODDS), bool(rng.random() < ARMS_ODDS)
+    size = rng.normal(1, SIZE, 3).clip(0.92, 1.08) * rng.normal(1, SIZE, 1).clip(0.9, 1.1)
+    size[1] *= rng.uniform(0.9, 1.0) if prone else 1.0  # the belly is pressed flat
+    low, high = frame.low.copy(), frame.high.copy()
+    low[2], high[2] = draw_ends(rng, frame)
+    spacing = draw_spacing(rng, (high - low) * size)
+    side = np.array([SIDE_ROOM_MM * arms, 0, 0])
+    axes = [
+        np.arange(a, b, s / f)
+        for a, b, s, f in zip(low - side, high + side, spacing, size, strict=True)
+    ]
+    deformation = draw_deformation(rng, low, high, _motions(rng, frame, template, size.prod()))
+    x, y, z = deformation(axes)
+    shape = x.shape
+    if template is None:
+        origin = np.array([axis[0] for axis in axes])
+        space = Space(x, y, z, origin, spacing / size, deformation.largest)
+        shown = _show_trunk(rng, space)
+    else:
+        shown = _show_template(template, x, y, z)
+    fat = np.exp(
+        rng.uniform(*np.log(FAT)) + FAT_SPREAD * smooth_field(rng, shape, spacing, FAT_KNOT_MM)
+    )
+    labels, tissue = shown.labels, shown.tissue
+    tissue[(tissue == Tissue.OUTSIDE) & (shown.layer < fat / LAYER_UNIT)] = Tissue.SKIN_FAT
+    if arms:
+        elbow = frame.boxes[L3][1][2] + rng.uniform(-30, 40)
+        add_arms(rng, labels, tissue, spacing, (elbow - low[2]) * size[2])
+    view = crop_to_body(rng, tissue > 0, spacing)
+    labels, tissue, inner = (
+        np.ascontiguousarray(array[view]) for array in (labels, tissue, shown.inner)
+    )
+    fill_hollow_organs(rng, labels, tissue, inner, spacing, prone)
+    affine = np.diag([*spacing, 1.0])
+    first = [view[0].start, view[1].start, 0]
+    affine[:3, 3] = low * size + spacing * first + rng.uniform(-40, 40, 3) + (0, 100, 250)
+    source = "a parametric trunk"
+    if template is not None:
+        source = f"the label map {template.name}, completed by a parametric trunk"
+    return Anatomy(labels, tissue, affine, source, prone, shown.female)
+
+
+_TRUNK = Frame(*BODY_BOX, organ_boxes())
+
+
+def _frame(template: Template) -> Frame:
+    size = VOXEL_MM * (np.array(template.labels.shape) - 1)
+    return Frame(np.zeros(3), size, template.boxes)
+
+
+def _motions(
+    rng: np.random.Generator, frame: Frame, template: Template | None, growth: float
+) -> list[Motion]:
+    """Draw how organs and parts of the bowel move; a label map's towards usual volumes."""
+    motions = []
+    for label, (median, spread) in ORGAN_ML.items():
+        factor = rng.normal(0, spread)
+        if label not in frame.boxes:
+            continue
+        low, high = frame.boxes[label]
+        scale = 0.0
+        if template is not None:
+            now = np.log(template.volumes_ml[label] * growth)
+            scale = float(np.clip((np.log(median) + factor - now) / 3, -MOST_GROWTH, MOST_GROWTH))
+        motions.append(Motion((low + high) / 2, (high - low) / 2, np.full(3, scale)))
+    bowel = frame.boxes.get(COLON)
+    if bowel is not None:
+        for _ in range(BLOBS):
+            centre, half = rng.uniform(*bowel), np.full(3, rng.uniform(*BLOB_MM))
+            motions.append(Motion(centre, half, np.zeros(3), spread=1.5))
+    return motions
+
+
+def _show_template(template: Template, x: np.ndarray, y: np.ndarray, z: np.ndarray) -> _Shown:
+    """Look up the nearest voxel of a template; beyond its border the one there."""
+    index = np.zeros(x.shape, np.int32)
+    for coordinate, count in zip((x, y, z), template.labels.shape, strict=True):
+        nearest = np.rint(coordinate * np.float32(1 / VOXEL_MM)).clip(0, count - 1)
+        index = index * count + nearest.astype(np.int32)
+    parts = (template.labels, template.tissue, template.layer, template.inner)
+    return _Shown(*(part.ravel()[index] for part in parts), female=template.female)
+
+
+def _show_trunk(rng: np.random.Generator, space: Space) -> _Shown:
+    """Draw the parametric trunk of a man or a woman."""
+    female = bool(rng.random() < 0.5)
+    wall = draw_wall(rng, space)
+    labels = np.zeros(space.x.shape, np.uint8)
+    above = space.z > diaphragm(space) + np.float32(rng.uniform(-8, 8))
+    skip = frozenset({PROSTATE} if female else ())
+    inner = draw_organs(rng, space, wall, above, labels, skip)
+    tissue = np.where(labels > 0, TISSUE_OF_LABEL[labels], soft_tissue(space, wall))
+    layer = wall.within_fat * np.float32(-1 / (LAYER_UNIT * TRUNK_FAT_MM))
+    return _Shown(labels, tissue, layer, inner, female)
