@@ -319,8 +319,10 @@ def diaphragm(space: Space) -> np.ndarray:
 
 def paint_ribs(labels: np.ndarray, space: Space, depth: np.ndarray) -> None:
     """Label ribs, slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
-    height = space.z + space.y * np.float32(0.35)
+    wall = np.nonzero((np.abs(depth) < 4) & (labels == 0))
+    x, y, z = space.x[wall], space.y[wall], space.z[wall]
+    height = z + y * np.float32(0.35)
     turn = (height - 30) * np.float32(1 / 27)
-    rib = (np.abs(depth) < 4) & (height > 30) & (turn % 1 < 0.4) & (labels == 0)
-    number = 12 - np.floor(turn[rib])
-    labels[rib] = np.where(space.x[rib] > 0, 103, 91) + np.maximum(number, 1)
+    number = np.maximum(12 - np.floor(turn), 1)
+    rib = (height > 30) & (turn % 1 < 0.4)
+    labels[wall] = np.where(rib, np.where(x > 0, 103, 91) + number, 0)

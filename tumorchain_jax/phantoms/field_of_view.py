@@ -15,7 +15,7 @@ EXTENT_ODDS = (0.62, 0.12, 0.08, 0.1, 0.08)
 SHORTEST_MM = 120.0
 IN_PLANE_MM, SLICES_MM = (2.0, 3.5), (0.7, 7.0)
 # A grid of more voxels gets larger ones in the slice, up to a limit, and then thicker slices.
-MOST_VOXELS, COARSEST_MM = 1_500_000, 4.5
+MOST_VOXELS, COARSEST_MM = 1_500_000, 4.0
 HUMERUS_LEFT, HUMERUS_RIGHT = 69, 70
 SIDE_ROOM_MM = 125.0  # for an arm
 

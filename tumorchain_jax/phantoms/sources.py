@@ -46,6 +46,8 @@ BLOBS, BLOB_MM = 8, (25.0, 50.0)  # parts of the bowel that move on their own
 # Thickness of the fat of the skin: factor, log-uniform, and its spread over the body.
 FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.8), 0.2, 110.0
 TRUNK_FAT_MM = 15.0  # of the parametric trunk where that factor is 1
+# Around the body in the slice: for its fat, and for what the deformation moves it.
+THICKEST_FAT_MM, ROOM_MM = 30.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -110,43 +112,46 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
     """
     parametric = rng.random() < PARAMETRIC_ODDS or not sources.templates
     template = None if parametric else sources.templates[rng.integers(len(sources.templates))]
-    frame = _TRUNK if template is None else _frame(template)
+    frame = _TRUNK if template is None else Frame(*template.body, template.boxes)
     prone, arms = bool(rng.random() < PRONE_ODDS), bool(rng.random() < ARMS_ODDS)
+    fat = float(np.exp(rng.uniform(*np.log(FAT))))
     size = rng.normal(1, SIZE, 3).clip(0.92, 1.08) * rng.normal(1, SIZE, 1).clip(0.9, 1.1)
     size[1] *= rng.uniform(0.9, 1.0) if prone else 1.0  # the belly is pressed flat
-    low, high = frame.low.copy(), frame.high.copy()
-    low[2], high[2] = draw_ends(rng, frame)
+    first, last = draw_ends(rng, frame)
+    low, high = (
+        corner + side * np.array([fat * THICKEST_FAT_MM + ROOM_MM] * 2 + [0.0])
+        for corner, side in ((frame.low, -1), (frame.high, 1))
+    )
+    low[2], high[2] = first, last
     spacing = draw_spacing(rng, (high - low) * size)
-    side = np.array([SIDE_ROOM_MM * arms, 0, 0])
+    beside = np.array([SIDE_ROOM_MM * arms, 0, 0])
     axes = [
         np.arange(a, b, s / f)
-        for a, b, s, f in zip(low - side, high + side, spacing, size, strict=True)
+        for a, b, s, f in zip(low - beside, high + beside, spacing, size, strict=True)
     ]
     deformation = draw_deformation(rng, low, high, _motions(rng, frame, template, size.prod()))
     x, y, z = deformation(axes)
-    shape = x.shape
     if template is None:
         origin = np.array([axis[0] for axis in axes])
         space = Space(x, y, z, origin, spacing / size, deformation.largest)
         shown = _show_trunk(rng, space)
     else:
         shown = _show_template(template, x, y, z)
-    fat = np.exp(
-        rng.uniform(*np.log(FAT)) + FAT_SPREAD * smooth_field(rng, shape, spacing, FAT_KNOT_MM)
-    )
+    uneven = np.float32(FAT_SPREAD) * smooth_field(rng, x.shape, spacing, FAT_KNOT_MM)
+    skin = np.float32(fat / LAYER_UNIT) * (1 + uneven)
     labels, tissue = shown.labels, shown.tissue
-    tissue[(tissue == Tissue.OUTSIDE) & (shown.layer < fat / LAYER_UNIT)] = Tissue.SKIN_FAT
+    tissue[(tissue == Tissue.OUTSIDE) & (shown.layer < skin)] = Tissue.SKIN_FAT
     if arms:
-        elbow = frame.boxes[L3][1][2] + rng.uniform(-30, 40)
-        add_arms(rng, labels, tissue, spacing, (elbow - low[2]) * size[2])
+        elbow = frame.end((L3,), True, (frame.low[2] + frame.high[2]) / 2) + rng.uniform(-30, 40)
+        add_arms(rng, labels, tissue, spacing, (elbow - first) * size[2])
     view = crop_to_body(rng, tissue > 0, spacing)
     labels, tissue, inner = (
         np.ascontiguousarray(array[view]) for array in (labels, tissue, shown.inner)
     )
     fill_hollow_organs(rng, labels, tissue, inner, spacing, prone)
     affine = np.diag([*spacing, 1.0])
-    first = [view[0].start, view[1].start, 0]
-    affine[:3, 3] = low * size + spacing * first + rng.uniform(-40, 40, 3) + (0, 100, 250)
+    start = [view[0].start, view[1].start, 0]
+    affine[:3, 3] = low * size + spacing * start + rng.uniform(-40, 40, 3) + (0, 100, 250)
     source = "a parametric trunk"
     if template is not None:
         source = f"the label map {template.name}, completed by a parametric trunk"
@@ -154,11 +159,6 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
 
 
 _TRUNK = Frame(*BODY_BOX, organ_boxes())
-
-
-def _frame(template: Template) -> Frame:
-    size = VOXEL_MM * (np.array(template.labels.shape) - 1)
-    return Frame(np.zeros(3), size, template.boxes)
 
 
 def _motions(

@@ -40,7 +40,7 @@ Box = tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]
 # Organs whose boxes fit the trunk to a map, and how much each axis is trusted to be as the trunk's.
 LANDMARKS = (1, 2, 3, 5, 7, 19, 21, 25, 31, 35, 51, 77, 78)
 LEAST_SCALE, MOST_SCALE = 0.8, 1.25
-COARSE = 2  # the wall is measured on every second voxel along each axis
+COARSE = 3  # the wall is measured on every third voxel along each axis
 PADDING_MM = 40.0  # in the slice, for fat outside of the map's own skin
 DIRECTIONS = 48  # of the convex outline of the organs in a slice
 WALL_MM, MARGIN_MM = 11.0, 4.0  # muscle of the wall; room between it and the organs
@@ -62,6 +62,7 @@ class Template:
             (1) at the skin of the map, more outside; a fatter patient's skin is at a higher one.
         inner: depth of hollow organs' voxels below their surface, in DEPTH_UNIT_MM.
         boxes: least and largest corner of each organ, mm from the first voxel.
+        body: the same of the body within the fat of the skin.
         volumes_ml: of each label.
         female: None where it is not known.
         filled: ids that the map lacks and the trunk gave.
@@ -73,6 +74,7 @@ class Template:
     layer: UInt8[np.ndarray, "X Y Z"]
     inner: UInt8[np.ndarray, "X Y Z"]
     boxes: dict[int, Box]
+    body: Box
     volumes_ml: Float[np.ndarray, "200"]
     female: bool | None
     filled: frozenset[int]
@@ -110,6 +112,7 @@ def complete(source: LabelMap, seed: int = 0) -> Template:
         layer,
         _depth_within(labels),
         _boxes(labels),
+        _corners(ndimage.find_objects((layer == 0).view(np.uint8))[0]),
         volumes,
         source.female,
         frozenset(np.unique(labels).tolist()) - own - {0},
@@ -139,13 +142,15 @@ def _without_holes(labels: UInt8[np.ndarray, "X Y Z"]) -> UInt8[np.ndarray, "X Y
 def _boxes(labels: UInt8[np.ndarray, "X Y Z"]) -> dict[int, Box]:
     """Return least and largest corner of each organ, in mm from the first voxel."""
     return {
-        label: (
-            VOXEL_MM * np.array([s.start for s in box], float),
-            VOXEL_MM * np.array([s.stop - 1 for s in box], float),
-        )
+        label: _corners(box)
         for label, box in enumerate(ndimage.find_objects(labels, FIRST_OTHER - 1), 1)
         if box is not None
     }
+
+
+def _corners(box: tuple[slice, ...]) -> Box:
+    first, last = [s.start for s in box], [s.stop - 1 for s in box]
+    return VOXEL_MM * np.array(first, float), VOXEL_MM * np.array(last, float)
 
 
 def _fit(boxes: dict[int, Box]) -> tuple[np.ndarray, np.ndarray]:

@@ -31,8 +31,8 @@ LUNGS, RIBS = range(10, 15), range(92, 116)
 STERNUM, PROSTATE = 116, 22
 DEPTH_UNIT_MM = 0.25  # of the depth within hollow organs, as uint8
 MEDIASTINUM_MM = 14.0  # half its width
-# Least and largest corner of what the trunk shows, with room for the fat of the skin (mm).
-BODY_BOX = np.array([-215.0, -150.0, -212.0]), np.array([215.0, 186.0, 295.0])
+# Least and largest corner of the trunk within the fat of the skin (mm).
+BODY_BOX = np.array([-162.0, -92.0, -212.0]), np.array([162.0, 128.0, 295.0])
 _SPINE_Z = tuple(zip(range(36, 41), (211, 237, 262, 286, 309), strict=True))  # T8 to T4
 
 # In order of precedence, before the organs of `body.TRUNK` and after them.
@@ -55,6 +55,10 @@ _BEFORE: tuple[Ellipsoid | Tube, ...] = (
     Tube(68, ((16, 30, -45), (30, 12, -88), (50, 30, -130), (66, 62, -190)), (8, 7, 6, 6)),
 )  # fmt: skip
 _AFTER: tuple[Ellipsoid | Tube, ...] = (
+    Tube(18, ((-58, 62, 2), (-20, 74, -8), (28, 72, -12), (58, 62, -30), (20, 62, -48),
+              (-30, 58, -50), (-64, 48, -38), (-72, 58, -62), (-40, 62, -84), (8, 64, -92), (58, 56, -96),
+              (70, 40, -66), (52, 46, -122), (10, 74, -128), (-40, 74, -122)),
+         (14, 13, 14, 13, 13, 14, 13, 12, 14, 13, 13, 12, 13, 13, 12), wall=4),
     Ellipsoid(PROSTATE, (0, 40, -203), (22, 16, 17)),
     Ellipsoid(84, (-116, -16, -112), (14, 26, 36)),
     Ellipsoid(85, (116, -16, -112), (14, 26, 36)),
@@ -189,14 +193,12 @@ def _draw_lungs(
     chest: Bool[np.ndarray, "I J K"],
 ) -> None:
     """Fill what is free of the chest with the five lobes, in place."""
-    lung = chest & (labels == 0) & (np.abs(space.x) > MEDIASTINUM_MM)
-    oblique = np.float32(rng.normal(205, 8)) - np.float32(0.85) * (space.y - 20)
-    upper = space.z > oblique
-    middle = upper & (space.z < np.float32(rng.normal(218, 6)))
-    right = space.x > 0
-    labels[lung & ~right] = np.where(upper, 10, 11)[lung & ~right]
-    lobes = np.where(middle, 13, np.where(upper, 12, 14))
-    labels[lung & right] = lobes[lung & right]
+    lung = np.nonzero(chest & (labels == 0) & (np.abs(space.x) > MEDIASTINUM_MM))
+    x, y, z = space.x[lung], space.y[lung], space.z[lung]
+    upper = z > np.float32(rng.normal(205, 8)) - np.float32(0.85) * (y - 20)
+    middle = upper & (z < np.float32(rng.normal(218, 6)))
+    right = np.where(middle, 13, np.where(upper, 12, 14))
+    labels[lung] = np.where(x > 0, right, np.where(upper, 10, 11))
 
 
 def organ_boxes() -> dict[int, tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]]:
