@@ -18,9 +18,9 @@ NODE_MM = 14.0  # distance of the nodes of the coarse grid
 SQUARINGS = 5
 LEAST_JACOBIAN, WEAKER, TRIES = 0.2, 0.75, 16
 # Smooth noise of the whole: knots every so many mm, standard deviation in mm.
-WHOLE_MM = ((70.0, 3.5), (160.0, 7.0))
+WHOLE_MM = ((70.0, 5.0), (160.0, 9.0))
 # Standard deviations of an organ's motion: log scale and shear of each axis, and shift in mm.
-LOG_SCALE, SHEAR, SHIFT_MM = 0.05, 0.07, 4.0
+LOG_SCALE, SHEAR, SHIFT_MM = 0.06, 0.1, 6.0
 # The motion of an organ fades between its box, a little enlarged, and this far from it.
 FADES_MM = 10.0
 
@@ -59,7 +59,7 @@ class Deformation:
         """Return the largest displacement along an axis (mm)."""
         return float(np.abs(self.displacement).max())
 
-    def __call__(self, axes: Sequence[Float[np.ndarray, " n"]]) -> list[np.ndarray]:
+    def __call__(self, axes: Sequence[Float[np.ndarray, "_"]]) -> list[np.ndarray]:
         """Map the points of a grid with coordinates `axes` (mm); three float32 `[I, J, K]`."""
         weights = [
             _linear_weights((axis - start) / NODE_MM, count)

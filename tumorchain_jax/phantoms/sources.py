@@ -38,10 +38,11 @@ ARMS_ODDS, PRONE_ODDS = 0.15, 0.15
 SIZE = 0.045  # standard deviation of the body's size, and of each axis besides
 # Volumes (ml) that organs are drawn towards: median, spread of the logarithm.
 ORGAN_ML = {
-    1: (210, 0.4), 2: (165, 0.2), 3: (165, 0.2), 4: (30, 0.4), 5: (1550, 0.22), 6: (320, 0.4),
+    1: (210, 0.4), 2: (165, 0.2), 3: (165, 0.2), 4: (30, 0.4), 5: (1500, 0.18), 6: (320, 0.4),
     7: (85, 0.25), 19: (70, 0.2), 21: (140, 0.5), 22: (28, 0.3), 51: (620, 0.2),
 }  # fmt: skip
-MOST_GROWTH = 0.22  # of the logarithm of a scale
+MOST_GROWTH = 0.25  # of the logarithm of a scale
+FADING = 1.25  # makes up for a motion that fades towards an organ's border
 BLOBS, BLOB_MM = 8, (25.0, 50.0)  # parts of the bowel that move on their own
 # Thickness of the fat of the skin: factor, log-uniform, and its spread over the body.
 FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.8), 0.2, 110.0
@@ -115,7 +116,7 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
     frame = _TRUNK if template is None else Frame(*template.body, template.boxes)
     prone, arms = bool(rng.random() < PRONE_ODDS), bool(rng.random() < ARMS_ODDS)
     fat = float(np.exp(rng.uniform(*np.log(FAT))))
-    size = rng.normal(1, SIZE, 3).clip(0.92, 1.08) * rng.normal(1, SIZE, 1).clip(0.9, 1.1)
+    size = rng.normal(1, SIZE, 3).clip(0.94, 1.06) * rng.normal(1, SIZE, 1).clip(0.92, 1.08)
     size[1] *= rng.uniform(0.9, 1.0) if prone else 1.0  # the belly is pressed flat
     first, last = draw_ends(rng, frame)
     low, high = (
@@ -123,8 +124,8 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
         for corner, side in ((frame.low, -1), (frame.high, 1))
     )
     low[2], high[2] = first, last
-    spacing = draw_spacing(rng, (high - low) * size)
     beside = np.array([SIDE_ROOM_MM * arms, 0, 0])
+    spacing = draw_spacing(rng, (high - low + 2 * beside) * size)
     axes = [
         np.arange(a, b, s / f)
         for a, b, s, f in zip(low - beside, high + beside, spacing, size, strict=True)
@@ -167,14 +168,15 @@ def _motions(
     """Draw how organs and parts of the bowel move; a label map's towards usual volumes."""
     motions = []
     for label, (median, spread) in ORGAN_ML.items():
-        factor = rng.normal(0, spread)
+        factor = spread * rng.normal()
         if label not in frame.boxes:
             continue
         low, high = frame.boxes[label]
         scale = 0.0
         if template is not None:
             now = np.log(template.volumes_ml[label] * growth)
-            scale = float(np.clip((np.log(median) + factor - now) / 3, -MOST_GROWTH, MOST_GROWTH))
+            wanted = FADING * (np.log(median) + factor - now) / 3
+            scale = float(np.clip(wanted, -MOST_GROWTH, MOST_GROWTH))
         motions.append(Motion((low + high) / 2, (high - low) / 2, np.full(3, scale)))
     bowel = frame.boxes.get(COLON)
     if bowel is not None:
