@@ -59,7 +59,7 @@ class Deformation:
         """Return the largest displacement along an axis (mm)."""
         return float(np.abs(self.displacement).max())
 
-    def __call__(self, axes: Sequence[Float[np.ndarray, "_"]]) -> list[np.ndarray]:
+    def __call__(self, axes: Sequence[Float[np.ndarray, " _"]]) -> list[np.ndarray]:
         """Map the points of a grid with coordinates `axes` (mm); three float32 `[I, J, K]`."""
         weights = [
             _linear_weights((axis - start) / NODE_MM, count)

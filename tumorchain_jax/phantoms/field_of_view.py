@@ -11,7 +11,7 @@ Box = tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]
 ABDOMEN_TOP, ABDOMEN_BOTTOM, HIPS = (1, 5, 6), (20, 21, 25), (77, 78)
 COLON, L3 = 20, 29
 EXTENTS = ("whole abdomen", "upper abdomen", "pelvis", "thorax and abdomen", "any")
-EXTENT_ODDS = (0.62, 0.12, 0.08, 0.1, 0.08)
+EXTENT_ODDS = (0.68, 0.1, 0.07, 0.08, 0.07)
 SHORTEST_MM = 120.0
 IN_PLANE_MM, SLICES_MM = (2.0, 3.5), (0.7, 7.0)
 # A grid of more voxels gets larger ones in the slice, up to a limit, and then thicker slices.
@@ -51,7 +51,7 @@ def draw_ends(rng: np.random.Generator, frame: Frame) -> tuple[float, float]:
     first, last = sorted(rng.uniform(low, high, 2))
     if extent != "any":
         first, last = {
-            "whole abdomen": (bottom - rng.uniform(8, 40), top + rng.uniform(12, 80)),
+            "whole abdomen": (bottom - rng.uniform(15, 40), top + rng.uniform(20, 80)),
             "upper abdomen": (rng.uniform(crest - 30, middle), top + rng.uniform(5, 60)),
             "pelvis": (bottom - rng.uniform(0, 40), crest + rng.uniform(-20, 60)),
             "thorax and abdomen": (rng.uniform(crest - 60, middle), high - rng.uniform(0, 30)),

@@ -35,13 +35,11 @@ class LabelMap:
         name: of the file.
         labels: ids 1 to 117, BODY, OTHER_SOFT, OTHER_BONE, and 0 outside of what is labelled.
         female: None where it is not known.
-        sha256: of the file.
     """
 
     name: str
     labels: UInt8[np.ndarray, "X Y Z"]
     female: bool | None
-    sha256: str
 
 
 def read_label_maps(folder: Path) -> tuple[LabelMap, ...]:
@@ -61,6 +59,15 @@ def read_label_maps(folder: Path) -> tuple[LabelMap, ...]:
         raise InputError(folder, "folder", found, "label maps *.nii.gz", "name their own folder")
     names, cases = _names(folder), _cases(folder)
     return tuple(_read(path, names, cases.get(path.name)) for path in paths)
+
+
+def fingerprint(folder: Path) -> str:
+    """Return a sha256 of the label maps of a folder and of the files that describe them."""
+    described = (folder / "labels.json", folder.parent / "labels.json", folder / "cases.json")
+    digest = hashlib.sha256()
+    for path in (*sorted(folder.glob("*.nii.gz")), *filter(Path.is_file, described)):
+        digest.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def _read(path: Path, names: dict[int, str], female: bool | None) -> LabelMap:
@@ -97,7 +104,7 @@ def _read(path: Path, names: dict[int, str], female: bool | None) -> LabelMap:
     _check_places(path, labels)
     if female is None and TOTALSEGMENTATOR.index("prostate") in values:
         female = False
-    return LabelMap(path.name, labels, female, hashlib.sha256(path.read_bytes()).hexdigest())
+    return LabelMap(path.name, labels, female)
 
 
 def _resample(voxels: np.ndarray, spacing: Float[np.ndarray, "3"]) -> np.ndarray:

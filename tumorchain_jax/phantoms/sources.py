@@ -1,6 +1,5 @@
 """Sources of anatomy, and the drawing of one patient's anatomy from them."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tumorchain_jax.phantoms.field_of_view import (
     draw_spacing,
 )
 from tumorchain_jax.phantoms.hollow_organs import fill_hollow_organs
-from tumorchain_jax.phantoms.label_maps import VOXEL_MM, read_label_maps
+from tumorchain_jax.phantoms.label_maps import VOXEL_MM, fingerprint, read_label_maps
 from tumorchain_jax.phantoms.template import LAYER_UNIT, Template, complete
 from tumorchain_jax.phantoms.trunk_labels import (
     BODY_BOX,
@@ -57,7 +56,7 @@ class Sources:
 
     Attributes:
         templates: of the label maps; none: the parametric trunk alone.
-        fingerprint: sha256 of the label maps and what describes them, in hex.
+        fingerprint: sha256 of the label maps and what describes them; empty without.
     """
 
     templates: tuple[Template, ...]
@@ -81,16 +80,9 @@ def load_sources(folder: Path | None) -> Sources:
         InputError: as `label_maps.read_label_maps`.
     """
     if folder is None:
-        return Sources((), hashlib.sha256(b"").hexdigest())
+        return Sources((), "")
     templates = tuple(complete(label_map) for label_map in read_label_maps(folder))
-    described = (folder / "labels.json", folder.parent / "labels.json", folder / "cases.json")
-    files = [*sorted(folder.glob("*.nii.gz")), *filter(Path.is_file, described)]
-    digests = (f"{path.name} {_sha256(path)}\n" for path in files)
-    return Sources(templates, hashlib.sha256("".join(digests).encode()).hexdigest())
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return Sources(templates, fingerprint(folder))
 
 
 @dataclass(frozen=True)

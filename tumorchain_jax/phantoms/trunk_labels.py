@@ -32,7 +32,7 @@ STERNUM, PROSTATE = 116, 22
 DEPTH_UNIT_MM = 0.25  # of the depth within hollow organs, as uint8
 MEDIASTINUM_MM = 14.0  # half its width
 # Least and largest corner of the trunk within the fat of the skin (mm).
-BODY_BOX = np.array([-162.0, -92.0, -212.0]), np.array([162.0, 128.0, 295.0])
+BODY_BOX = np.array([-162.0, -92.0, -228.0]), np.array([162.0, 128.0, 295.0])
 _SPINE_Z = tuple(zip(range(36, 41), (211, 237, 262, 286, 309), strict=True))  # T8 to T4
 
 # In order of precedence, before the organs of `body.TRUNK` and after them.
