@@ -93,7 +93,8 @@ def draw_deformation(
         organs: those that move on their own, besides the whole.
         strength: factor on the velocity, before the check of the Jacobian.
     """
-    shape = tuple(int(n) for n in np.ceil((high - low) / NODE_MM) + 1)
+    nx, ny, nz = (int(n) for n in np.ceil((high - low) / NODE_MM) + 1)
+    shape = nx, ny, nz
     spacing = np.full(3, NODE_MM)
     velocity = np.zeros((3, *shape), np.float32)
     for knot_mm, amplitude in WHOLE_MM:

@@ -87,7 +87,7 @@ def add_arms(
         elbow_mm: height of the elbows above the first slice; the forearms lie below.
     """
     body = tissue.any(2)
-    columns, rows = np.flatnonzero(body.any(1)), np.flatnonzero(body.any(0))
+    columns, rows = np.flatnonzero(np.any(body, 1)), np.flatnonzero(np.any(body, 0))
     if not columns.size:
         return
     x, y, z = (s * np.arange(n) for s, n in zip(spacing, labels.shape, strict=True))
@@ -116,12 +116,12 @@ def add_arms(
 def crop_to_body(
     rng: np.random.Generator, body: Bool[np.ndarray, "I J K"], spacing: Float[np.ndarray, "3"]
 ) -> tuple[slice, slice]:
-    """Draw the field of view in the slice: around the body, or, of ten, once within its flanks."""
+    """Draw the field of view in the slice: around the body; one in ten cuts off its flanks."""
     narrow = rng.random() < 0.1
     flat = body.any(2)
     parts = []
     for axis in (0, 1):
-        there = np.flatnonzero(flat.any(1 - axis))
+        there = np.flatnonzero(np.any(flat, 1 - axis))
         first, last = (there[0], there[-1]) if there.size else (0, flat.shape[axis] - 1)
         room = rng.uniform(5, 30, 2) * (-1 if narrow and axis == 0 else 1) / spacing[axis]
         start = max(int(first - room[0]), 0)

@@ -14,7 +14,6 @@ GAS = {
     4: (0, 0, 0), 6: (0.1, 0.7, 0.9), 15: (0.3, 1, 0.5), 16: (1, 1, 1), 18: (0.05, 0.4, 0.6),
     19: (0.1, 0.6, 0.4), 20: (0.1, 0.95, 0.95), 21: (0.02, 0.1, 0.05),
 }  # fmt: skip
-assert set(GAS) == HOLLOW
 # Levels differ between the loops of an organ: mm, and mm between the loops.
 LEVEL_MM, LOOP_MM = 12.0, 50.0
 
@@ -53,9 +52,8 @@ def fill_hollow_organs(
         within = (labels[box] == organ) & (inner[box] > wall / DEPTH_UNIT_MM)
         if not within.any():
             continue
-        up = height[None, box[1], None] + level[box[0], :, box[2]]
-        gas = within & (up > np.quantile(up[within], 1 - share)) if share else within & False
-        if share == 1:
-            gas = within
         tissue[box][within] = Tissue.CONTENT
-        tissue[box][gas] = Tissue.GAS
+        if share:
+            up = height[None, box[1], None] + level[box[0], :, box[2]]
+            gas = within & (up >= np.quantile(up[within], 1 - share))
+            tissue[box][gas] = Tissue.GAS

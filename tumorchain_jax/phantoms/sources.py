@@ -44,7 +44,8 @@ MOST_GROWTH = 0.25  # of the logarithm of a scale
 FADING = 1.25  # makes up for a motion that fades towards an organ's border
 BLOBS, BLOB_MM = 8, (25.0, 50.0)  # parts of the bowel that move on their own
 # Thickness of the fat of the skin: factor, log-uniform, and its spread over the body.
-FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.8), 0.2, 110.0
+FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.4), 0.15, 110.0
+MOST_UNEVEN = 0.3
 TRUNK_FAT_MM = 15.0  # of the parametric trunk where that factor is 1
 # Around the body in the slice: for its fat, and for what the deformation moves it.
 THICKEST_FAT_MM, ROOM_MM = 30.0, 8.0
@@ -131,7 +132,7 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
     else:
         shown = _show_template(template, x, y, z)
     uneven = np.float32(FAT_SPREAD) * smooth_field(rng, x.shape, spacing, FAT_KNOT_MM)
-    skin = np.float32(fat / LAYER_UNIT) * (1 + uneven)
+    skin = np.float32(fat / LAYER_UNIT) * (1 + uneven.clip(-MOST_UNEVEN, MOST_UNEVEN))
     labels, tissue = shown.labels, shown.tissue
     tissue[(tissue == Tissue.OUTSIDE) & (shown.layer < skin)] = Tissue.SKIN_FAT
     if arms:
@@ -184,8 +185,13 @@ def _show_template(template: Template, x: np.ndarray, y: np.ndarray, z: np.ndarr
     for coordinate, count in zip((x, y, z), template.labels.shape, strict=True):
         nearest = np.rint(coordinate * np.float32(1 / VOXEL_MM)).clip(0, count - 1)
         index = index * count + nearest.astype(np.int32)
-    parts = (template.labels, template.tissue, template.layer, template.inner)
-    return _Shown(*(part.ravel()[index] for part in parts), female=template.female)
+    return _Shown(
+        template.labels.ravel()[index],
+        template.tissue.ravel()[index],
+        template.layer.ravel()[index],
+        template.inner.ravel()[index],
+        template.female,
+    )
 
 
 def _show_trunk(rng: np.random.Generator, space: Space) -> _Shown:

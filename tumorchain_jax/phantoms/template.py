@@ -89,8 +89,9 @@ def complete(source: LabelMap, seed: int = 0) -> Template:
     scale, offset = _fit(_boxes(given))
     low, step = offset, VOXEL_MM * scale
     axes = [a + s * np.arange(n) for a, s, n in zip(low, step, given.shape, strict=True)]
-    x, y, z = np.meshgrid(*(a.astype(np.float32) for a in axes), indexing="ij", sparse=True)
-    space = Space(*(np.broadcast_to(u, given.shape) for u in (x, y, z)), low, step, 0.0)
+    grid = np.meshgrid(*(a.astype(np.float32) for a in axes), indexing="ij", sparse=True)
+    x, y, z = (np.broadcast_to(u, given.shape) for u in grid)
+    space = Space(x, y, z, low, step, 0.0)
     within, layer = _wall(given, scale, offset)
     wall = Wall(within, WALL_MM)
     room = (given == BODY) | (given == 0)
