@@ -10,6 +10,7 @@ import pytest
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms.anatomy import Anatomy, Tissue
+from tumorchain_jax.phantoms.field_of_view import Frame, draw_ends
 from tumorchain_jax.phantoms.hollow_organs import fill_hollow_organs
 from tumorchain_jax.phantoms.label_maps import (
     BODY,
@@ -141,12 +142,21 @@ def test_anatomy_sides_and_order(anatomies):
         assert (np.diff(heights) > 0).all()
 
 
-def test_anatomy_ends_vary(anatomies):
-    shown = {
-        (bool((anatomy.labels == 5).any()), bool((anatomy.labels == 21).any()))
-        for anatomy in anatomies
+def test_draw_ends_whole_abdomen_or_a_part():
+    boxes = {
+        label: (np.array(centre, float) - half, np.array(centre, float) + half)
+        for label, (centre, half) in ORGANS.items()
     }
-    assert len(shown) >= 3
+    frame = Frame(np.array([-180.0, -110, -230]), np.array([180.0, 140, 300]), boxes)
+    rng = np.random.default_rng(0)
+    ends = np.array([draw_ends(rng, frame) for _ in range(500)])
+    assert (ends[:, 1] - ends[:, 0] >= 119).all()
+    assert ends.min() >= -230
+    assert ends.max() <= 300
+    bladder, liver = (ends[:, 0] < -193), (ends[:, 1] > 160)
+    assert 0.6 < (bladder & liver).mean() < 0.8
+    assert (liver & (ends[:, 0] > -100)).mean() > 0.1  # upper abdomen
+    assert (bladder & (ends[:, 1] < 20)).mean() > 0.03  # pelvis
 
 
 def test_anatomy_volumes(anatomies):

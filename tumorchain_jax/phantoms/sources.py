@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
 from tumorchain_jax.phantoms.anatomy import Anatomy, Tissue
 from tumorchain_jax.phantoms.body import Space, diaphragm, smooth_field
@@ -42,6 +42,8 @@ ORGAN_ML = {
 }  # fmt: skip
 MOST_GROWTH = 0.25  # of the logarithm of a scale
 FADING = 1.25  # makes up for a motion that fades towards an organ's border
+LOG_GIRTH = (-0.05, 0.1)  # of the trunk around organs that do not grow with it: visceral fat
+TRUNK_GROWTH = {1: 0.12}  # the diaphragm cuts off some of the trunk's spleen
 BLOBS, BLOB_MM = 8, (25.0, 50.0)  # parts of the bowel that move on their own
 # Thickness of the fat of the skin: factor, log-uniform, and its spread over the body.
 FAT, FAT_SPREAD, FAT_KNOT_MM = (0.3, 1.4), 0.15, 110.0
@@ -111,6 +113,8 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
     fat = float(np.exp(rng.uniform(*np.log(FAT))))
     size = rng.normal(1, SIZE, 3).clip(0.94, 1.06) * rng.normal(1, SIZE, 1).clip(0.92, 1.08)
     size[1] *= rng.uniform(0.9, 1.0) if prone else 1.0  # the belly is pressed flat
+    girth = float(np.exp(rng.uniform(*LOG_GIRTH)))
+    size[:2] *= girth
     first, last = draw_ends(rng, frame)
     low, high = (
         corner + side * np.array([fat * THICKEST_FAT_MM + ROOM_MM] * 2 + [0.0])
@@ -123,7 +127,7 @@ def draw_anatomy(rng: np.random.Generator, sources: Sources) -> Anatomy:
         np.arange(a, b, s / f)
         for a, b, s, f in zip(low - beside, high + beside, spacing, size, strict=True)
     ]
-    deformation = draw_deformation(rng, low, high, _motions(rng, frame, template, size.prod()))
+    deformation = draw_deformation(rng, low, high, _motions(rng, frame, template, size, girth))
     x, y, z = deformation(axes)
     if template is None:
         origin = np.array([axis[0] for axis in axes])
@@ -156,26 +160,33 @@ _TRUNK = Frame(*BODY_BOX, organ_boxes())
 
 
 def _motions(
-    rng: np.random.Generator, frame: Frame, template: Template | None, growth: float
+    rng: np.random.Generator,
+    frame: Frame,
+    template: Template | None,
+    size: Float[np.ndarray, "3"],
+    girth: float,
 ) -> list[Motion]:
-    """Draw how organs and parts of the bowel move; a label map's towards usual volumes."""
-    motions = []
+    """Draw how organs and parts of the bowel move; a label map's towards usual volumes.
+
+    Organs do not grow with the girth, so that the fat around them does.
+    """
+    motions, slimmer = [], np.array([-np.log(girth), -np.log(girth), 0.0])
     for label, (median, spread) in ORGAN_ML.items():
         factor = spread * rng.normal()
         if label not in frame.boxes:
             continue
         low, high = frame.boxes[label]
-        scale = 0.0
+        growth = slimmer + TRUNK_GROWTH.get(label, 0.0)
         if template is not None:
-            now = np.log(template.volumes_ml[label] * growth)
+            now = np.log(template.volumes_ml[label] * size.prod())
             wanted = FADING * (np.log(median) + factor - now) / 3
-            scale = float(np.clip(wanted, -MOST_GROWTH, MOST_GROWTH))
-        motions.append(Motion((low + high) / 2, (high - low) / 2, np.full(3, scale)))
+            growth = np.full(3, np.clip(wanted, -MOST_GROWTH, MOST_GROWTH))
+        motions.append(Motion((low + high) / 2, (high - low) / 2, growth))
     bowel = frame.boxes.get(COLON)
     if bowel is not None:
         for _ in range(BLOBS):
             centre, half = rng.uniform(*bowel), np.full(3, rng.uniform(*BLOB_MM))
-            motions.append(Motion(centre, half, np.zeros(3), spread=1.5))
+            motions.append(Motion(centre, half, slimmer, spread=1.5))
     return motions
 
 

@@ -131,8 +131,8 @@ def elliptic_depth(
 def draw_wall(rng: np.random.Generator, space: Space) -> Wall:
     """Draw the wall of a parametric trunk."""
     power = rng.uniform(2.1, 2.8)
-    width, depth = rng.normal(1, 0.05, 2).clip(0.9, 1.1)
-    thickness = float(rng.uniform(8, 14))
+    width, depth = rng.normal(1.01, 0.03, 2).clip(0.96, 1.08)
+    thickness = float(rng.uniform(8, 12))
     inner = elliptic_depth(space, power, (HALF_WIDTH - 13) * width, (HALF_DEPTH - 13) * depth)
     return Wall(inner, thickness)
 
