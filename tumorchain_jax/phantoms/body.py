@@ -234,13 +234,13 @@ def draw_trunk(
     image[depth > fat] = MUSCLE_HU
     image[cavity] = FAT_HU
     labels = np.zeros(x.shape, np.uint8)
-    _paint_ribs(image, labels, space, depth - fat - wall / 2)
+    paint_ribs(labels, space, depth - fat - wall / 2)
+    image[labels > 0] = RIB_HU
 
-    dome = 135 - ((np.abs(x) - 70) ** 2 + (y - 30) ** 2) * np.float32(0.008)
-    above = z > dome + np.float32(rng.uniform(-8, 8))
+    above = z > diaphragm(space) + np.float32(rng.uniform(-8, 8))
     hu: dict[int, float] = {}
     for organ in TRUNK:
-        box, inside = _organ_depth(rng, space, organ, body)
+        box, inside = organ_depth(rng, space, organ, body)
         claimed = (inside > 0) & (labels[box] == 0)
         claimed &= depth[box] > fat if organ.label in IN_WALL else cavity[box]
         if organ.label in BELOW_DIAPHRAGM:
@@ -266,7 +266,7 @@ def draw_trunk(
     return image, labels, hu
 
 
-def _organ_depth(
+def organ_depth(
     rng: np.random.Generator, space: Space, organ: Ellipsoid | Tube, body: Body
 ) -> tuple[VoxelBox, np.ndarray]:
     """Draw the patient's version of an organ, moved and resized; bones and vessels move little."""
@@ -312,11 +312,17 @@ def around(mask: np.ndarray, reach_mm: float, spacing: np.ndarray) -> np.ndarray
     return ndimage.maximum_filter(mask, [2 * int(np.ceil(reach_mm / s)) - 1 for s in spacing])
 
 
-def _paint_ribs(image: np.ndarray, labels: np.ndarray, space: Space, depth: np.ndarray) -> None:
-    """Draw ribs as slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
-    height = space.z + space.y * np.float32(0.35)
+def diaphragm(space: Space) -> np.ndarray:
+    """Height of the diaphragm (canonical mm) above each voxel's x and y."""
+    return 135 - ((np.abs(space.x) - 70) ** 2 + (space.y - 30) ** 2) * np.float32(0.008)
+
+
+def paint_ribs(labels: np.ndarray, space: Space, depth: np.ndarray) -> None:
+    """Label ribs, slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
+    wall = np.nonzero((np.abs(depth) < 4) & (labels == 0))
+    x, y, z = space.x[wall], space.y[wall], space.z[wall]
+    height = z + y * np.float32(0.35)
     turn = (height - 30) * np.float32(1 / 27)
-    rib = (np.abs(depth) < 4) & (height > 30) & (turn % 1 < 0.4)
-    number = 12 - np.floor(turn[rib])
-    labels[rib] = np.where(space.x[rib] > 0, 103, 91) + np.maximum(number, 1)
-    image[rib] = RIB_HU
+    number = np.maximum(12 - np.floor(turn), 1)
+    rib = (height > 30) & (turn % 1 < 0.4)
+    labels[wall] = np.where(rib, np.where(x > 0, 103, 91) + number, 0)
