@@ -43,6 +43,8 @@ def get_config() -> ConfigDict:
     config.seed = 0
 
     config.data = ConfigDict({"folder": "", "phantoms": 400, "first_seed": 1_000_000})
+    config.data.phantom_kind = "simple"
+    config.data.anatomies = ""
     config.augmentation = ConfigDict(
         {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
     )

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from scipy import ndimage
 
 from tumorchain_jax.phantoms.anatomy import Anatomy, Tissue
-from tumorchain_jax.phantoms.body import smooth_field
 from tumorchain_jax.phantoms.objects import paint_metal, paint_surroundings
 
 BLUR_VOXELS, SLICE_BLUR = (0.3, 0.7), (0.2, 0.6)
@@ -77,7 +76,7 @@ def _noise(
         noise = ndimage.gaussian_filter(noise, (sigma, sigma, 0), truncate=2.5)
     else:  # high frequencies alone
         noise -= np.float32(0.8) * ndimage.uniform_filter(noise, (3, 3, 1))
-    noise *= np.float32(level / noise[:: 8].std())
+    noise *= np.float32(level / noise[::8].std())
     if rng.random() < 0.5:  # streaks along the lines that few photons pass
         along = ndimage.uniform_filter1d(noise, 15, axis=0)
         noise += np.float32(rng.uniform(0.5, 2.5)) * loss * along

@@ -107,11 +107,11 @@ def draw_tissue_hu(rng: np.random.Generator) -> TissueHU:
 
 def _full_table() -> list[tuple[tuple[float, float, float, float] | float, float]]:
     table = {
-        **{code: (-830.0, 35.0) for code in (*_LUNGS, 16)},
-        **{code: (185.0, 45.0) for code in _BONES},
-        **{code: _HU[MUSCLE] for code in _MUSCLES},
-        **{code: _HU[52] for code in _ARTERIES},
-        **{code: _HU[63] for code in _VEINS},
+        **dict.fromkeys((*_LUNGS, 16), (-830.0, 35.0)),
+        **dict.fromkeys(_BONES, (185.0, 45.0)),
+        **dict.fromkeys(_MUSCLES, _HU[MUSCLE]),
+        **dict.fromkeys(_ARTERIES, _HU[52]),
+        **dict.fromkeys(_VEINS, _HU[63]),
         **_HU,
     }
     return [table.get(code, _SOFT) for code in range(MATERIALS)]

@@ -72,7 +72,7 @@ def _draw_lines(
     side = np.prod(spacing[:2]) ** 0.5
     # Neighbours in the slice: a thick vessel fills them too.
     for dx, dy in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)):
-        index = np.rint(points).astype(int) + [dx, dy, 0]
+        index = np.rint(points).astype(int) + np.array([dx, dy, 0])
         inside = ((index >= 0) & (index < filled.shape)).all(1)
         away = np.linalg.norm((index - points)[:, :2], axis=1, keepdims=True) * side
         share = np.clip((radius - away) / side + 0.5, 0, 1)[:, 0] * np.minimum(

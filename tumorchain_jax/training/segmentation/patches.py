@@ -27,6 +27,7 @@ from tumorchain_jax.core.workers import local_workers
 from tumorchain_jax.data.dataset import shard_paths, write_array_record
 from tumorchain_jax.models.unet3d.model import Size
 from tumorchain_jax.phantoms.patient import Patient, make_patient
+from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.segmentation.plans import Intensity, Plan, Spline
 from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
 from tumorchain_jax.segmentation.resample import Resize, plan_resize
@@ -71,7 +72,7 @@ class LabelledScan:
         return cls(**load(blob))
 
 
-def measure_intensity(first_seed: int) -> Intensity:
+def measure_intensity(first_seed: int, settings: PatientSettings) -> Intensity:
     """HU of the soft tissue of digital patients.
 
     nnU-Net measures all organs; lungs and gas among them would leave little of the contrast
@@ -80,7 +81,7 @@ def measure_intensity(first_seed: int) -> Intensity:
     low, high = SOFT_TISSUE
     drawn = []
     for seed in tqdm(range(first_seed, first_seed + INTENSITY_SCANS), "intensity", disable=None):
-        hu = make_patient(seed).ct.voxels
+        hu = make_patient(seed, settings).ct.voxels
         soft = hu[(hu > low) & (hu < high)]
         drawn.append(np.random.default_rng(seed).choice(soft, INTENSITY_VOXELS))
     values = np.concatenate(drawn).astype(np.float64)
@@ -109,7 +110,12 @@ def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
 
 
 def write_labelled_phantoms(
-    folder: Path, plan: Plan, first_seed: int, count: int, processes: int | None = None
+    folder: Path,
+    plan: Plan,
+    first_seed: int,
+    count: int,
+    processes: int | None = None,
+    settings: PatientSettings = SIMPLE_PATIENTS,
 ) -> None:
     """Make `count` digital patients from consecutive seeds on a plan's grid; resumes.
 
@@ -123,12 +129,13 @@ def write_labelled_phantoms(
         "spacing": list(plan.spacing),
         "intensity": asdict(plan.intensities[0]),
         "labels": dict(plan.labels),
+        **settings.facts(),
     }
     _claim(folder, manifest)
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"scans-{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [shard for shard, name in enumerate(names) if not (folder / name).is_file()]
-    make = partial(_write_shard, folder, names, plan, first_seed, count)
+    make = partial(_write_shard, folder, names, plan, first_seed, count, settings)
     with local_workers(processes) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
 
@@ -143,10 +150,16 @@ def _claim(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _write_shard(
-    folder: Path, names: list[str], plan: Plan, first_seed: int, count: int, shard: int
+    folder: Path,
+    names: list[str],
+    plan: Plan,
+    first_seed: int,
+    count: int,
+    settings: PatientSettings,
+    shard: int,
 ) -> None:
     numbers = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
-    patients = (make_patient(first_seed + number) for number in numbers)
+    patients = (make_patient(first_seed + number, settings) for number in numbers)
     blobs = (labelled_scan(patient, plan).to_bytes() for patient in patients)
     write_array_record(folder / names[shard], blobs)
 

@@ -18,6 +18,7 @@ from tumorchain_jax.core.files import AnyPath, is_remote, write_file
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import barrier, global_batch, is_primary, local_rows
+from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.segmentation.model_folder import (
     SegmentationModel,
     digest,
@@ -50,11 +51,15 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
         raise InputError("--workdir", "segmenter", str(workdir), "a local folder", hint)
     data = Path(config.data.folder or workdir / "data")
     plan_folder = workdir / "plan"
+    settings = PatientSettings(config.data.phantom_kind, config.data.anatomies)
     if is_primary():
         plan_folder.mkdir(parents=True, exist_ok=True)
-        write_plan(plan_folder, config.segmenter, _intensity(data, config.data.first_seed))
+        write_plan(
+            plan_folder, config.segmenter, _intensity(data, config.data.first_seed, settings)
+        )
         plan = read_plan(plan_folder)
-        write_labelled_phantoms(data, plan, config.data.first_seed, config.data.phantoms)
+        first_seed, count = config.data.first_seed, config.data.phantoms
+        write_labelled_phantoms(data, plan, first_seed, count, settings=settings)
     barrier("data")
     plan = read_plan(plan_folder)
     source, rows = PatchSource(data, plan.patch_size), rows_of(mesh)
@@ -90,12 +95,13 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
     )
 
 
-def _intensity(data: Path, first_seed: int) -> Intensity:
+def _intensity(data: Path, first_seed: int, settings: PatientSettings) -> Intensity:
     """Intensities of the digital patients: measured once, then read from beside the data."""
     path = data / "intensity.json"
     if not path.is_file():
         data.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps(asdict(measure_intensity(first_seed)), indent=1).encode())
+        measured = measure_intensity(first_seed, settings)
+        write_file(path, json.dumps(asdict(measured), indent=1).encode())
     return Intensity(**json.loads(path.read_bytes()))
 
 
