@@ -8,8 +8,9 @@ import pytest
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.phantoms import folder as folder_module
 from tumorchain_jax.phantoms.folder import Written, write_phantom_folders
-from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.report_text import free_text
+from tumorchain_jax.phantoms.settings import PatientSettings
 
 FILES = {
     "ct.nii.gz", "labels.nii.gz", "lesions.nii.gz", "others.nii.gz", "truth.json", "report.txt",
@@ -41,9 +42,9 @@ def test_what_is_done_is_kept_and_what_is_half_done_is_made_again(
 ) -> None:
     made = []
 
-    def watched(seed: int):
+    def watched(seed: int, settings: PatientSettings) -> Patient:
         made.append(seed)
-        return make_patient(seed)
+        return make_patient(seed, settings)
 
     monkeypatch.setattr(folder_module, "make_patient", watched)
     report = folder / "phantom-8" / "report.txt"

@@ -10,7 +10,6 @@ voxels, after clipping; it is never the plan.
 import json
 import os
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import nibabel as nib
@@ -52,7 +51,7 @@ from tumorchain_jax.phantoms.realistic_lesions import (
 )
 from tumorchain_jax.phantoms.scanner import scan
 from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
-from tumorchain_jax.phantoms.sources import Sources, draw_anatomy, load_sources
+from tumorchain_jax.phantoms.sources import Sources, draw_anatomy
 from tumorchain_jax.phantoms.tissue import draw_tissue_hu
 from tumorchain_jax.scan.volume import Volume
 
@@ -116,7 +115,7 @@ def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Pati
         InputError: the settings name a folder of label maps that cannot be used.
     """
     if settings.kind == REALISTIC:
-        return _realistic_patient(seed, _sources(settings.anatomies))
+        return _realistic_patient(seed, settings.sources())
     rng = np.random.default_rng(seed)
     ill = rng.random() < PREVALENCE
     body = Body(
@@ -153,11 +152,6 @@ def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Pati
         tuple(others.findings),
         body,
     )
-
-
-@lru_cache(maxsize=2)
-def _sources(folder: str) -> Sources:
-    return load_sources(Path(folder) if folder else None)
 
 
 def _shown(labels: np.ndarray, spacing: np.ndarray) -> tuple[int, ...]:
@@ -317,11 +311,14 @@ def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:
 def truth(patient: Patient) -> dict[str, object]:
     """Return the structured report: all that is known of a patient."""
     extent = patient.extent
+    lesions = [asdict(lesion) | {"size": lesion.size} for lesion in patient.lesions]
+    for lesion in lesions if not patient.anatomy else []:  # as older versions wrote them
+        del lesion["contrast_hu"], lesion["size_limits_mm"]
     return {
         "synthetic": patient.synthetic,
         "seed": patient.seed,
         "body": asdict(patient.body) if patient.body else None,
-        "lesions": [asdict(lesion) | {"size": lesion.size} for lesion in patient.lesions],
+        "lesions": lesions,
         "findings": [asdict(finding) for finding in patient.findings],
         "stage": stage(extent) if extent else None,
         **({"anatomy": patient.anatomy} if patient.anatomy else {}),

@@ -1,10 +1,11 @@
 """The kind of digital patients to draw, as a setting of commands, data sets and trainings."""
 
-import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.phantoms.sources import Sources, load_sources
 
 SIMPLE, REALISTIC = "simple", "realistic"
 KINDS = (SIMPLE, REALISTIC)
@@ -40,18 +41,27 @@ class PatientSettings:
     def facts(self) -> dict[str, str]:
         """Return what identifies these patients in a data set's manifest.
 
-        Nothing for the simple kind, so that older data sets can be resumed. Of a folder it is the
-        names and sizes of its files, wherever it lies.
+        Nothing for the simple kind, so that older data sets can be resumed.
+
+        Raises:
+            InputError: the folder cannot be used.
         """
         if self.kind == SIMPLE:
             return {}
-        if not self.anatomies:
-            return {"kind": self.kind, "anatomies": "none"}
-        folder = Path(self.anatomies)
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        lines = [f"{path.relative_to(folder).as_posix()} {path.stat().st_size}" for path in files]
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        return {"kind": self.kind, "anatomies": f"{len(files)} files {digest[:16]}"}
+        return {"kind": self.kind, "anatomies": self.sources().fingerprint or "none"}
+
+    def sources(self) -> Sources:
+        """Read what realistic patients are drawn from, once in a process.
+
+        Raises:
+            InputError: the folder cannot be used.
+        """
+        return _sources(self.anatomies)
+
+
+@lru_cache(maxsize=2)
+def _sources(folder: str) -> Sources:
+    return load_sources(Path(folder) if folder else None)
 
 
 SIMPLE_PATIENTS = PatientSettings()

@@ -72,7 +72,7 @@ class LabelledScan:
         return cls(**load(blob))
 
 
-def measure_intensity(first_seed: int, settings: PatientSettings) -> Intensity:
+def measure_intensity(first_seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Intensity:
     """HU of the soft tissue of digital patients.
 
     nnU-Net measures all organs; lungs and gas among them would leave little of the contrast
