@@ -6,6 +6,7 @@ of an adult; `tumorchain_jax.phantoms.patient` scales, bends and moves them from
 HU are typical of a CT with contrast in the veins, in one of three phases, and water in the bowel.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -221,7 +222,7 @@ def draw_trunk(
     rng: np.random.Generator, space: Space, spacing: np.ndarray, body: Body
 ) -> tuple[np.ndarray, np.ndarray, dict[int, float]]:
     """Draw HU without noise (float32), TotalSegmentator ids (uint8), and the HU of each id."""
-    x, y, z = space.x, space.y, space.z
+    x, y = space.x, space.y
     texture = smooth_field(rng, x.shape, spacing, 25.0)
     nodules = smooth_field(rng, x.shape, spacing, NODULE_MM) if body.cirrhosis else None
     hollow_y = (y - BODY_Y) * np.float32(HALF_WIDTH / HALF_DEPTH)
@@ -234,22 +235,15 @@ def draw_trunk(
     image[depth > fat] = MUSCLE_HU
     image[cavity] = FAT_HU
     labels = np.zeros(x.shape, np.uint8)
-    _paint_ribs(image, labels, space, depth - fat - wall / 2)
+    image[paint_ribs(labels, space, depth - fat - wall / 2)] = RIB_HU
 
-    dome = 135 - ((np.abs(x) - 70) ** 2 + (y - 30) ** 2) * np.float32(0.008)
-    above = z > dome + np.float32(rng.uniform(-8, 8))
+    above = above_diaphragm(rng, space)
     hu: dict[int, float] = {}
-    for organ in TRUNK:
-        box, inside = _organ_depth(rng, space, organ, body)
-        claimed = (inside > 0) & (labels[box] == 0)
-        claimed &= depth[box] > fat if organ.label in IN_WALL else cavity[box]
-        if organ.label in BELOW_DIAPHRAGM:
-            claimed &= ~above[box]
-        if organ.label in ABOVE_DIAPHRAGM:
-            claimed &= above[box]
+    for organ, box, inside, claimed in place_organs(
+        rng, space, depth, fat, wall, above, labels, body
+    ):
         if organ.label not in hu:
             hu[organ.label] = float(rng.normal(*body.hu(organ.label)))
-        labels[box][claimed] = organ.label
         value = hu[organ.label] + texture[box] * np.float32(TEXTURE_HU.get(organ.label, 4))
         if organ.label == 5 and nodules is not None:
             value = value + nodules[box] * np.float32(NODULE_HU)
@@ -259,9 +253,7 @@ def draw_trunk(
     if body.swelling:
         _swell(image, labels, spacing)
         hu[7] += SWELLING_HU
-    lung = above & cavity & (labels == 0) & (np.abs(x) > 14)
-    for label, side in ((11, x < 0), (14, x > 0)):
-        labels[lung & side] = label
+    lung = paint_lungs(labels, space, above & cavity)
     image[lung] = np.float32(rng.normal(*body.hu(11))) + 40 * texture[lung]
     return image, labels, hu
 
@@ -312,11 +304,70 @@ def around(mask: np.ndarray, reach_mm: float, spacing: np.ndarray) -> np.ndarray
     return ndimage.maximum_filter(mask, [2 * int(np.ceil(reach_mm / s)) - 1 for s in spacing])
 
 
-def _paint_ribs(image: np.ndarray, labels: np.ndarray, space: Space, depth: np.ndarray) -> None:
-    """Draw ribs as slanted bands of the chest wall; `depth` is 0 mm in the middle of that wall."""
+def paint_ribs(
+    labels: np.ndarray, space: Space, depth: np.ndarray, free: np.ndarray | bool = True
+) -> np.ndarray:
+    """Label ribs, slanted bands of the chest wall, where `free`; return their mask.
+
+    `depth` is 0 mm in the middle of the wall.
+    """
     height = space.z + space.y * np.float32(0.35)
     turn = (height - 30) * np.float32(1 / 27)
-    rib = (np.abs(depth) < 4) & (height > 30) & (turn % 1 < 0.4)
+    rib = (np.abs(depth) < 4) & (height > 30) & (turn % 1 < 0.4) & free
     number = 12 - np.floor(turn[rib])
     labels[rib] = np.where(space.x[rib] > 0, 103, 91) + np.maximum(number, 1)
-    image[rib] = RIB_HU
+    return rib
+
+
+def above_diaphragm(rng: np.random.Generator, space: Space) -> np.ndarray:
+    """Draw the diaphragm; bool, true above it."""
+    x, y = space.x, space.y
+    dome = 135 - ((np.abs(x) - 70) ** 2 + (y - 30) ** 2) * np.float32(0.008)
+    return space.z > dome + np.float32(rng.uniform(-8, 8))
+
+
+def paint_lungs(labels: np.ndarray, space: Space, chest: np.ndarray) -> np.ndarray:
+    """Label what is free in the chest as lungs, but for its middle; return their mask."""
+    lung = chest & (labels == 0) & (np.abs(space.x) > 14)
+    for label, side in ((11, space.x < 0), (14, space.x > 0)):
+        labels[lung & side] = label
+    return lung
+
+
+def place_organs(
+    rng: np.random.Generator,
+    space: Space,
+    depth: np.ndarray,
+    fat: float,
+    wall: float,
+    above: np.ndarray,
+    labels: np.ndarray,
+    body: Body,
+    organs: tuple[Ellipsoid | Tube, ...] = TRUNK,
+) -> Iterator[tuple[Ellipsoid | Tube, VoxelBox, np.ndarray, np.ndarray]]:
+    """Draw organs one after the other into what is still free of `labels`.
+
+    Args:
+        rng: source of places and sizes; a caller may draw from it between two organs.
+        space: where the voxels are.
+        depth: mm below the skin.
+        fat, wall: thickness of skin fat and of the body wall (mm).
+        above: voxels above the diaphragm.
+        labels: ids, changed in place.
+        body: the patient.
+        organs: in order of precedence.
+
+    Yields:
+        the organ, a box around it, the depth of the box's voxels in it (mm), and those it got.
+    """
+    cavity = depth > fat + wall
+    for organ in organs:
+        box, inside = _organ_depth(rng, space, organ, body)
+        claimed = (inside > 0) & (labels[box] == 0)
+        claimed &= depth[box] > fat if organ.label in IN_WALL else cavity[box]
+        if organ.label in BELOW_DIAPHRAGM:
+            claimed &= ~above[box]
+        if organ.label in ABOVE_DIAPHRAGM:
+            claimed &= above[box]
+        labels[box][claimed] = organ.label
+        yield organ, box, inside, claimed
