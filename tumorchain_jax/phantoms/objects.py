@@ -66,7 +66,8 @@ def _wires(rng: np.random.Generator, image: np.ndarray, body: np.ndarray) -> Non
     """Draw tubes and wires that run along the body on its skin."""
     depth = image.shape[2]
     for _ in range(rng.integers(1, 4)):
-        x = np.linspace(*rng.uniform(0.2, 0.8, 2), depth) * (image.shape[0] - 1)
+        first, last = float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.2, 0.8))
+        x = np.linspace(first, last, depth) * (image.shape[0] - 1)
         columns = body[np.rint(x).astype(int), :, np.arange(depth)]
         top = columns.shape[1] - 1 - columns[:, ::-1].argmax(axis=1)
         shown = columns.any(axis=1) & (top + 1 < image.shape[1])

@@ -190,9 +190,9 @@ class _Writer:
                 what,
                 organ=_ORGANS[label],
                 count=len(found),
-                things=found[0].name if len(found) == 1 else _plural(found[0].name),
+                things=found[0].name if len(found) == 1 else plural(found[0].name),
                 are="is" if len(found) == 1 else "are",
-                sizes=_and([str(round(f.diameter_mm)) for f in found]),
+                sizes=and_join([str(round(f.diameter_mm)) for f in found]),
             )
         ]
 
@@ -202,14 +202,14 @@ class _Writer:
         said += self._spread() if self.organ else [self._say("no tumour")]
         said += ["Cirrhosis of the liver."] if self.body.cirrhosis else []
         said += ["Inflammation of the pancreas."] if self.body.swelling else []
-        names = sorted({_plural(f.name) for f in self._look_alikes()})
-        return said + ([self._say("harmless", names=_and(names))] if names else [])
+        names = sorted({plural(f.name) for f in self._look_alikes()})
+        return said + ([self._say("harmless", names=and_join(names))] if names else [])
 
     def _spread(self) -> list[str]:
         metastatic = {f.organ for f in self.patient.findings if f.kind == METASTASIS}
         sites = [organ for label, organ in _ORGANS.items() if label in metastatic]
         if sites:
-            return [self._say("spread", sites=_and(sites))]
+            return [self._say("spread", sites=and_join(sites))]
         return [self._say("no spread")]
 
     def pathology(self) -> str:
@@ -225,10 +225,11 @@ class _Writer:
         return phrases[int(self.rng.integers(len(phrases)))].format(**facts)
 
 
-def _plural(name: str) -> str:
+def plural(name: str) -> str:
+    """Return the plural of a finding's name."""
     return _PLURALS.get(name, f"{name}s")
 
 
-def _and(words: Sequence[str]) -> str:
+def and_join(words: Sequence[str]) -> str:
     """Join words: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
