@@ -46,7 +46,7 @@ class Deformation:
         return float(np.abs(self.displacement).max())
 
     def along_axes(
-        self, axes: Sequence[Float[np.ndarray, " n"]]
+        self, axes: Sequence[Float[np.ndarray, " _"]]
     ) -> list[Float[np.ndarray, "I J K"]]:
         """Map the points of a grid, given by its coordinates (mm) along each axis; float32."""
         weights = [

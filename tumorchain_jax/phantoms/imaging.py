@@ -44,18 +44,18 @@ def paint_tissues(
     _kidneys(code, anatomy.labels, fine, spacing)
     _shell(code, anatomy.labels == HEART, MYOCARDIUM_MM, spacing, MYOCARDIUM)
     bone = anatomy.tissue == Tissue.BONE
-    _shell(code, bone, spacing.min(), spacing, CORTEX)
+    _shell(code, bone, float(spacing.min()), spacing, CORTEX)
     _skin(code, anatomy.tissue, spacing)
     image = np.take(hu.mean, code)
     image += np.take(hu.coarse, code) * coarse
     # The fine texture of neighbours is not that of one field read twice.
     image += np.take(hu.fine, code) * fine[::-1, ::-1]
     _strands(rng, image, code, fine, coarse)
-    labels = anatomy.labels
-    paint_tree(rng, image, labels == LIVER, spacing, LIVER_BRANCHES, (4.0, 1.2), hu.mean[VESSEL])
+    labels, blood = anatomy.labels, float(hu.mean[VESSEL])
+    paint_tree(rng, image, labels == LIVER, spacing, LIVER_BRANCHES, (4.0, 1.2), blood)
     for lobes in LUNGS:
         lung = np.isin(labels, lobes)
-        paint_tree(rng, image, lung, spacing, LUNG_BRANCHES, (4.0, 0.8), hu.mean[VESSEL])
+        paint_tree(rng, image, lung, spacing, LUNG_BRANCHES, (4.0, 0.8), blood)
     return np.maximum(image, np.float32(LOWEST_HU), out=image)
 
 

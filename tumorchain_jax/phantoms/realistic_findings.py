@@ -35,14 +35,14 @@ LOBES = {LUNGS[0]: (10, 11), LUNGS[1]: (12, 13, 14)}
 ENLARGED_FROM_MM = 10.0
 ENLARGED_MM, NORMAL_MM, NODE_LONGER, NODE_SHARE = (10.5, 25.0), (6.0, 9.0), (1.0, 1.8), 0.8
 METASTASIS_MM, METASTASIS_SHARE, LUNG_HU = (5.0, 40.0), 0.22, (20.0, 70.0)
-# A look-alike: how many of ten patients have it, its sizes (mm), how many there are.
-CYSTS, CYST_HU = (3, (5.0, 45.0), (1, 4)), (-3.0, 14.0)
-HAEMANGIOMAS, HAEMANGIOMA_SHARE = (1, (6.0, 35.0), (1, 3)), 0.85  # of the contrast of its blood
-FATTY_AREAS, FATTY_AREA_HU = (1, (8.0, 25.0), (1, 2)), (-45.0, -20.0)
-DIVERTICULA, ACCESSORY_SPLEENS = (2, (4.0, 10.0), (2, 7)), (1.5, (8.0, 20.0), (1, 3))
-GALLSTONES, GALLSTONE_HU = (1.5, (4.0, 18.0), (1, 4)), (70.0, 600.0)
-PLAQUES, PLAQUE_HU = (4, (3.0, 9.0), (2, 9)), (250.0, 900.0)
-GRANULOMAS, GRANULOMA_HU = (1.5, (4.0, 9.0), (1, 3)), (200.0, 700.0)
+# A look-alike: share of the patients that have it, its sizes (mm), how many there are.
+CYSTS, CYST_HU = (0.3, (5.0, 45.0), (1, 4)), (-3.0, 14.0)
+HAEMANGIOMAS, HAEMANGIOMA_SHARE = (0.1, (6.0, 35.0), (1, 3)), 0.85  # of the contrast of its blood
+FATTY_AREAS, FATTY_AREA_HU = (0.1, (8.0, 25.0), (1, 2)), (-45.0, -20.0)
+DIVERTICULA, ACCESSORY_SPLEENS = (0.2, (4.0, 10.0), (2, 7)), (0.15, (8.0, 20.0), (1, 3))
+GALLSTONES, GALLSTONE_HU = (0.15, (4.0, 18.0), (1, 4)), (70.0, 600.0)
+PLAQUES, PLAQUE_HU = (0.4, (3.0, 9.0), (2, 9)), (250.0, 900.0)
+GRANULOMAS, GRANULOMA_HU = (0.15, (4.0, 9.0), (1, 3)), (200.0, 700.0)
 LEAST_VOXELS = 2
 
 _Recipe = tuple[float, tuple[float, float], tuple[int, int]]
@@ -140,6 +140,6 @@ class RealisticFindings(IncidentalPainter):
         return np.argwhere(self._near(own, reach_mm))
 
     def _maybe(self, recipe: _Recipe, name: str, organ: int, room: np.ndarray, hu: float) -> None:
-        odds, limits, counts = recipe
-        if self.rng.random() < odds / 10 and room.any():
+        share, limits, counts = recipe
+        if self.rng.random() < share and room.any():
             self._several(LOOK_ALIKE, name, organ, room, limits, hu, counts)

@@ -9,6 +9,7 @@ from tumorchain_jax.phantoms.lesions import (
     DENSITIES,
     DEPTHS,
     HOLLOW,
+    IRREGULAR_GROWS,
     LARGEST_MM,
     OTHERS,
     SHAPES,
@@ -48,8 +49,10 @@ def draw_realistic_plan(
     """
     organ = int(rng.choice(organs))
     count = int(rng.choice((1, 2, 3), p=COUNT_ODDS))
-    low, high = DIAMETER_MM
-    largest = float(np.exp(rng.uniform(np.log(low), np.log(min(high, LARGEST_MM[organ])))))
+    shape, border = str(rng.choice(SHAPES)), str(rng.choice(BORDERS))
+    low, high = DIAMETER_MM[0], min(DIAMETER_MM[1], LARGEST_MM[organ])
+    high /= IRREGULAR_GROWS if shape == "irregular" else 1
+    largest = float(np.exp(rng.uniform(np.log(low), np.log(high))))
     others = largest * rng.uniform(*SMALLER_SHARE, count - 1)
     diameters = (largest, *np.sort(others.clip(low))[::-1].tolist())
     density = DENSITIES[int(rng.random() < 0.4)]
@@ -60,7 +63,6 @@ def draw_realistic_plan(
     if density == "hypodense":
         strongest = min(strongest, room)
     contrast = float(np.exp(rng.uniform(np.log(faintest), np.log(strongest))))
-    shape, border = str(rng.choice(SHAPES)), str(rng.choice(BORDERS))
     other, depth = str(rng.choice(OTHERS[organ])), DEPTHS[rng.integers(len(DEPTHS))]
     necrotic = density == "hypodense" and largest >= NECROSIS_FROM_MM
     dead = rng.uniform(*DEAD_SHARE) if necrotic and rng.random() < NECROSIS_SHARE else 0.0

@@ -79,10 +79,7 @@ def draw_tissue_hu(rng: np.random.Generator) -> TissueHU:
     """Draw phase, means and textures of a patient."""
     phase = str(rng.choice(list(PHASE_ODDS), p=list(PHASE_ODDS.values())))
     wide = rng.random() < WIDE_SHARE
-    table = _full_table()
-    at = _COLUMNS.index(phase)
-    centre = np.array([m[at] if isinstance(m, tuple) else m for m, _ in table], np.float32)
-    spread = np.array([s for _, s in table], np.float32)
+    centre, spread = _of_phase(phase)
     mean = centre + spread * rng.standard_normal(MATERIALS, dtype=np.float32).clip(-2, 2)
     mean[3], mean[14] = mean[2] + rng.normal(0, 2), mean[10:14].mean()
     if wide:
@@ -105,7 +102,8 @@ def draw_tissue_hu(rng: np.random.Generator) -> TissueHU:
     return TissueHU(NO_PHASE if wide else phase, mean, strength * coarse, strength * fine)
 
 
-def _full_table() -> list[tuple[tuple[float, float, float, float] | float, float]]:
+def _of_phase(phase: str) -> Float[np.ndarray, "2 materials"]:
+    """Return the mean HU of every material in a phase, and the spread between patients."""
     table = {
         **dict.fromkeys((*_LUNGS, 16), (-830.0, 35.0)),
         **dict.fromkeys(_BONES, (185.0, 45.0)),
@@ -114,7 +112,10 @@ def _full_table() -> list[tuple[tuple[float, float, float, float] | float, float
         **dict.fromkeys(_VEINS, _HU[63]),
         **_HU,
     }
-    return [table.get(code, _SOFT) for code in range(MATERIALS)]
+    at = _COLUMNS.index(phase)
+    rows = (table.get(code, _SOFT) for code in range(MATERIALS))
+    pairs = [(mean[at] if isinstance(mean, tuple) else mean, spread) for mean, spread in rows]
+    return np.array(pairs, np.float32).T
 
 
 def _widen(rng: np.random.Generator, mean: np.ndarray) -> None:
