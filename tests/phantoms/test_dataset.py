@@ -145,7 +145,13 @@ def test_failure_leaves_no_shard(
 @pytest.mark.parametrize("complete", [True, False], ids=["complete", "begun"])
 @pytest.mark.parametrize(
     "change",
-    [{"first_seed": 1}, {"count": 5}, {"vocab_size": 511}, {"config": replace(CONFIG, width=1.0)}],
+    [
+        {"first_seed": 1},
+        {"count": 5},
+        {"vocab_size": 511},
+        {"config": replace(CONFIG, width=1.0)},
+        {"settings": PatientSettings("realistic")},
+    ],
     ids=str,
 )
 def test_folder_of_other_settings_is_refused(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms import folder as folder_module
 from tumorchain_jax.phantoms.folder import Written, write_phantom_folders
 from tumorchain_jax.phantoms.patient import Patient, make_patient
@@ -93,3 +94,22 @@ def test_bad_input_is_refused_in_one_line(
     assert told in captured.err
     assert captured.out == ""
     assert file.read_text() == "mine"
+
+
+def test_patients_of_another_kind_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="found simple, expected .*realistic"):
+        write_phantom_folders(folder, 7, 2, PatientSettings("realistic"))
+    (tmp_path / "phantoms.json").write_text('{"kind": "realistic", "anatomies": "none"}')
+    with pytest.raises(InputError, match="found .*realistic.*, expected simple"):
+        write_phantom_folders(tmp_path, 7, 2)
+
+
+def test_command_makes_realistic_patients(tmp_path: Path) -> None:
+    words = ["phantoms", "-o", str(tmp_path), "--seed", "3", "--count", "1"]
+    assert main([*words, "--kind", "realistic"]) == 0
+    facts = json.loads((tmp_path / "phantom-3" / "truth.json").read_text())
+    assert facts["anatomy"] == "the parametric trunk"
+    made = json.loads((tmp_path / "phantoms.json").read_text())
+    assert made == {"kind": "realistic", "anatomies": "none"}
+    assert main(words) == 2
+    assert main([*words, "--anatomies", str(tmp_path)]) == 2
