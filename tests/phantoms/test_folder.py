@@ -97,10 +97,10 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def test_patients_of_another_kind_are_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="found simple, expected .*realistic"):
+    with pytest.raises(InputError, match=r"found simple, expected .*realistic"):
         write_phantom_folders(folder, 7, 2, PatientSettings("realistic"))
     (tmp_path / "phantoms.json").write_text('{"kind": "realistic", "anatomies": "none"}')
-    with pytest.raises(InputError, match="found .*realistic.*, expected simple"):
+    with pytest.raises(InputError, match=r"found .*realistic.*, expected simple"):
         write_phantom_folders(tmp_path, 7, 2)
 
 

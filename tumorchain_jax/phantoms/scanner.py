@@ -1,7 +1,6 @@
 """Turn an ideal image into a scan: blur, beam hardening, noise, padding and clipping.
 
-What is drawn was measured on the public scan CRLM-CT-1006 and those of ct-sts-ibsi where they show
-it; see phantoms/README.md.
+The ranges, and what they were checked against, are in phantoms/README.md.
 """
 
 import numpy as np

@@ -71,7 +71,7 @@ def test_training_lowers_the_loss(trained: Path) -> None:
 def test_scans_of_another_kind_of_patients_are_refused(data: Path, tmp_path: Path) -> None:
     config = _config(data, 1)
     config.data.phantom_kind = "realistic"
-    with pytest.raises(InputError, match="scans.json|another|other"):
+    with pytest.raises(InputError, match="name another folder"):
         train(config, tmp_path)
 
 
