@@ -1,6 +1,9 @@
-"""The nano segmenter, trained on phantoms on two CPU cores.
+"""The nano segmenter, trained on realistic phantoms on two CPU cores.
 
-    tumorchain train --config nano_segmenter --workdir runs/nano_segmenter
+    tumorchain train --config nano_segmenter --workdir runs/nano_segmenter \\
+        --config.data.anatomies=DIR
+
+DIR holds label maps to draw from besides the parametric trunk; without it, the trunk alone is used.
 
 Everything it learns from is synthetic (see `tumorchain_jax/phantoms/patient.py`).
 """
@@ -11,11 +14,11 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
 from tumorchain_jax.training.config import loop_config
 
-# All that phantoms have: organs, sacrum, vertebrae L5 to T9, heart, great vessels, hips,
-# muscles, and the 5th to 12th ribs.
+# All that the parametric trunk has: organs, sacrum, vertebrae L5 to T5, heart, great vessels, hips,
+# muscles and ribs.
 IDS = (
-    *(*range(1, 8), 11, 14, 15, *range(18, 22), 25, *range(27, 36), 51, 52, 63, 77, 78),
-    *(*range(86, 90), *range(96, 104), *range(108, 116)),
+    *(*range(1, 8), 11, 14, 15, *range(18, 22), 25, *range(27, 40), 51, 52, 63, 77, 78),
+    *(*range(86, 90), *range(92, 116)),
 )
 
 
@@ -43,6 +46,8 @@ def get_config() -> ConfigDict:
     config.seed = 0
 
     config.data = ConfigDict({"folder": "", "phantoms": 400, "first_seed": 1_000_000})
+    config.data.phantom_kind = "realistic"
+    config.data.anatomies = ""
     config.augmentation = ConfigDict(
         {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
     )

@@ -30,7 +30,7 @@ def test_phantoms_and_their_preprocessing_are_timed(
     monkeypatch.setattr(bench_data.bench_data, "__defaults__", (1,))
     assert main(["bench", "data", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert len(values) == 3
+    assert len(values) == 4
     assert all(0 < value < 1000 for value in values.values())
 
 

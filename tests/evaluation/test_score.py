@@ -18,6 +18,7 @@ from tumorchain_jax.evaluation.score import (
     score,
     summary,
 )
+from tumorchain_jax.evaluation.tables import summary_text
 
 TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}
 
@@ -258,3 +259,24 @@ def test_the_summary_tells_the_organ_of_the_ill_apart() -> None:
     assert (rows["multiple_choice"]["n"], rows["multiple_choice"]["accuracy"]) == (1, 100.0)
     healthy = summary(items[2:4])["tumour_organ"]
     assert healthy == {"open": None, "multiple_choice": None}
+
+
+def test_organ_of_the_tumour_is_scored_by_its_size(tmp_path: Path) -> None:
+    sizes = {True: 10.0, False: 19.9}, {True: 40.0}, {False: None}
+    items = [
+        item(f"{n} {right}", right, "tumor_position", truth="liver", tumour_mm=size)
+        for n, each in enumerate(sizes)
+        for right, size in each.items()
+    ]
+    rows = summary(items)["tumour_organ_by_size"]
+    assert {name: (row["accuracy"], row["n"]) for name, row in rows.items()} == {
+        "10-20 mm": (50.0, 2),
+        "40+ mm": (100.0, 1),
+    }
+    text = summary_text(summary(items))
+    assert "organ of a tumour of 10-20 mm: 50.0 [0.0, 100.0], n 2, majority 100.0" in text
+    lines = json_lines(items)
+    assert ["tumour_mm" in line for line in lines.splitlines()] == [True, True, True, False]
+    (tmp_path / "items.jsonl").write_text(lines)
+    assert read_items(tmp_path / "items.jsonl") == items
+    assert "tumour_organ_by_size" not in summary(items[3:])

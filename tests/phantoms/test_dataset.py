@@ -19,6 +19,7 @@ from tumorchain_jax.phantoms.dataset import OTHER_TRAITS, model_scan, write_phan
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
 from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.records import patient_records
+from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
 CONFIG = PreprocessConfig((8, 16, 16))
@@ -35,7 +36,7 @@ def write(patients: list[Patient], monkeypatch: pytest.MonkeyPatch) -> Callable[
     """`write_phantoms` in shards of four scans, in this process; returns the seeds it made."""
     made: list[int] = []
 
-    def remember(seed: int) -> Patient:
+    def remember(seed: int, settings: PatientSettings) -> Patient:
         made.append(seed)
         return replace(patients[seed % 2], seed=seed)
 
@@ -130,7 +131,7 @@ def test_resume_makes_only_what_is_missing(write: Callable, tmp_path: Path) -> N
 def test_failure_leaves_no_shard(
     write: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(seed: int) -> Patient:
+    def fail(seed: int, settings: PatientSettings) -> Patient:
         raise KeyboardInterrupt(seed)
 
     with monkeypatch.context() as patch:
@@ -144,7 +145,13 @@ def test_failure_leaves_no_shard(
 @pytest.mark.parametrize("complete", [True, False], ids=["complete", "begun"])
 @pytest.mark.parametrize(
     "change",
-    [{"first_seed": 1}, {"count": 5}, {"vocab_size": 511}, {"config": replace(CONFIG, width=1.0)}],
+    [
+        {"first_seed": 1},
+        {"count": 5},
+        {"vocab_size": 511},
+        {"config": replace(CONFIG, width=1.0)},
+        {"settings": PatientSettings("realistic")},
+    ],
     ids=str,
 )
 def test_folder_of_other_settings_is_refused(

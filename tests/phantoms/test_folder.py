@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms import folder as folder_module
 from tumorchain_jax.phantoms.folder import Written, write_phantom_folders
-from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.report_text import free_text
+from tumorchain_jax.phantoms.settings import PatientSettings
 
 FILES = {
     "ct.nii.gz", "labels.nii.gz", "lesions.nii.gz", "others.nii.gz", "truth.json", "report.txt",
@@ -41,9 +43,9 @@ def test_what_is_done_is_kept_and_what_is_half_done_is_made_again(
 ) -> None:
     made = []
 
-    def watched(seed: int):
+    def watched(seed: int, settings: PatientSettings) -> Patient:
         made.append(seed)
-        return make_patient(seed)
+        return make_patient(seed, settings)
 
     monkeypatch.setattr(folder_module, "make_patient", watched)
     report = folder / "phantom-8" / "report.txt"
@@ -92,3 +94,22 @@ def test_bad_input_is_refused_in_one_line(
     assert told in captured.err
     assert captured.out == ""
     assert file.read_text() == "mine"
+
+
+def test_patients_of_another_kind_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"found simple, expected .*realistic"):
+        write_phantom_folders(folder, 7, 2, PatientSettings("realistic"))
+    (tmp_path / "phantoms.json").write_text('{"kind": "realistic", "anatomies": "none"}')
+    with pytest.raises(InputError, match=r"found .*realistic.*, expected simple"):
+        write_phantom_folders(tmp_path, 7, 2)
+
+
+def test_command_makes_realistic_patients(tmp_path: Path) -> None:
+    words = ["phantoms", "-o", str(tmp_path), "--seed", "3", "--count", "1"]
+    assert main([*words, "--kind", "realistic"]) == 0
+    facts = json.loads((tmp_path / "phantom-3" / "truth.json").read_text())
+    assert facts["anatomy"] == "the parametric trunk"
+    made = json.loads((tmp_path / "phantoms.json").read_text())
+    assert made == {"kind": "realistic", "anatomies": "none"}
+    assert main(words) == 2
+    assert main([*words, "--anatomies", str(tmp_path)]) == 2

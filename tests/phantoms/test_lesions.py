@@ -8,9 +8,11 @@ from scipy import ndimage
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.anatomy.substructures import SEGMENTS
+from tumorchain_jax.phantoms.lesion_shape import longest_diameter
 from tumorchain_jax.phantoms.lesions import (
     BORDERS,
     CALCIFICATION,
+    CONTRAST_HU,
     DARKEST_HU,
     DENSITIES,
     DEPTH_LIMITS_MM,
@@ -36,7 +38,6 @@ from tumorchain_jax.phantoms.lesions import (
     LesionPainter,
     Plan,
     draw_plan,
-    longest_diameter,
     noise,
 )
 
@@ -87,7 +88,8 @@ def plan(
     other: str = NONE,
     depth: str = "fat",
 ) -> Plan:
-    return Plan(organ, diameters_mm, density, shape, border, other, depth)
+    contrast_hu = float(np.mean(CONTRAST_HU[density]))
+    return Plan(organ, diameters_mm, density, shape, border, other, depth, contrast_hu)
 
 
 def painted(seeds: Iterable[int] = range(4), hollow: bool = False, **words) -> list[Scene]:

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
+from tumorchain_jax.cli.options import (
+    SEEDS,
+    Command,
+    add_patient_options,
+    check_numbers,
+    patient_settings,
+    use_compilation_cache,
+)
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.remote import as_path, local_copy
 
 if TYPE_CHECKING:
+    from tumorchain_jax.phantoms.settings import PatientSettings
     from tumorchain_jax.segmentation.total import TotalSegmenter
 
 
@@ -47,6 +55,7 @@ def add_command(command: Command) -> None:
     )
     add = evaluate.add_argument
     add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
+    add_patient_options(add)
     add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
     add(
         "-c",
@@ -93,6 +102,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.dice:
         return _dice(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
+    settings = _settings(options)
     use_compilation_cache()
     score, text = evaluate(
         options.checkpoint,
@@ -104,9 +114,18 @@ def _evaluate(options: argparse.Namespace) -> int:
         tumours=options.tumours,
         seed=options.seed,
         segmenter=_segmenter(options),
+        settings=settings,
     )
     print(json.dumps(score) if options.json else text, end="\n" if options.json else "")
     return 0
+
+
+def _settings(options: argparse.Namespace) -> "PatientSettings":
+    settings = patient_settings(options)
+    if settings.kind != "simple" and (options.data or options.items or options.real):
+        hint = "leave out --data, --rescore and --real"
+        raise InputError("command line", "--kind", "another source", "digital patients", hint)
+    return settings
 
 
 def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
@@ -128,10 +147,11 @@ def _dice(options: argparse.Namespace) -> int:
         hint = "leave out --data, --rescore and --real"
         raise InputError("command line", "--dice", "another source", "digital patients", hint)
     check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
+    settings = patient_settings(options)
     use_compilation_cache()
     segmenter = make_segmenter(weights=None if options.segment is True else options.segment)
     seeds = range(options.seed, options.seed + options.phantoms)
-    organs = summarise(phantom_dice(segmenter, seeds))
+    organs = summarise(phantom_dice(segmenter, seeds, settings))
     values = {name: asdict(dice) for name, dice in organs.items()}
     print(json.dumps(values) if options.json else f"{dice_text(organs)}\n{NOTICE}")
     return 0

@@ -5,8 +5,12 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tumorchain_jax.core.errors import InputError
+
+if TYPE_CHECKING:
+    from tumorchain_jax.phantoms.settings import PatientSettings
 
 SEEDS = (0, 2**32 - 1)
 CONFIG_HELP = "a configuration file, or the name of a shipped one: nano, tumorchain_3b, ..."
@@ -47,6 +51,34 @@ def check_processes(options: argparse.Namespace) -> None:
     ):
         found, expected = str(options.coordinator), "HOST:PORT with --processes and --process"
         raise InputError("command line", "--coordinator", found, expected, "add it")
+
+
+def patient_settings(options: argparse.Namespace) -> "PatientSettings":
+    """Return the kind of digital patients that `--kind` and `--anatomies` ask for.
+
+    Raises:
+        InputError: they do not go together, or there is no such folder.
+    """
+    from tumorchain_jax.phantoms.settings import PatientSettings
+
+    return PatientSettings(options.kind, str(options.anatomies or ""))
+
+
+def add_patient_options(add: Callable[..., object]) -> None:
+    """Add `--kind` and `--anatomies` with a parser's `add_argument`."""
+    add(
+        "--kind",
+        choices=("simple", "realistic"),
+        default="simple",
+        help="of digital patients: smooth trunks with large tumours, or varied anatomies and "
+        "images with tumours from 8 mm on (default: simple)",
+    )
+    add(
+        "--anatomies",
+        type=Path,
+        metavar="DIR",
+        help="with --kind realistic: label maps (TotalSegmentator v2 ids) to draw from as well",
+    )
 
 
 def check_numbers(options: argparse.Namespace, **limits: tuple[int, int]) -> None:

@@ -5,7 +5,13 @@ import json
 from pathlib import Path
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
+from tumorchain_jax.cli.options import (
+    SEEDS,
+    Command,
+    add_patient_options,
+    check_numbers,
+    patient_settings,
+)
 
 
 def add_command(command: Command) -> None:
@@ -24,6 +30,7 @@ def add_command(command: Command) -> None:
     )
     add("--count", type=int, default=10, help="number of patients (default: 10)")
     add("--seed", type=int, default=0, help="seed of the first patient (default: 0)")
+    add_patient_options(add)
     add("--json", action="store_true", help="print the counts as JSON")
 
 
@@ -31,7 +38,8 @@ def _phantoms(options: argparse.Namespace) -> int:
     from tumorchain_jax.phantoms.folder import write_phantom_folders
 
     check_numbers(options, count=(1, 10**6), seed=SEEDS)
-    written = write_phantom_folders(options.output, options.seed, options.count)
+    settings = patient_settings(options)
+    written = write_phantom_folders(options.output, options.seed, options.count, settings)
     speed = round(written.volumes_per_second_per_core, 2)
     if options.json:
         facts = {

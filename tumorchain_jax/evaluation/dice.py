@@ -11,6 +11,7 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.score import RESAMPLES, SEED
 from tumorchain_jax.phantoms.patient import make_patient
+from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.scan.volume import Volume
 
 
@@ -52,7 +53,9 @@ def organ_dice(
 
 
 def phantom_dice(
-    segment: Callable[[Volume], Volume], seeds: Iterable[int]
+    segment: Callable[[Volume], Volume],
+    seeds: Iterable[int],
+    settings: PatientSettings = SIMPLE_PATIENTS,
 ) -> list[dict[str, float]]:
     """Compute the Dice of each organ of digital patients, by TotalSegmentator's names.
 
@@ -60,7 +63,8 @@ def phantom_dice(
         segment: a CT -> TotalSegmentator v2 `total` ids on its grid.
     """
     rows = []
-    for patient in map(make_patient, tqdm(seeds, "patients", disable=None)):
+    for seed in tqdm(seeds, "patients", disable=None):
+        patient = make_patient(seed, settings)
         dice = organ_dice(segment(patient.ct).voxels, patient.labels.voxels)
         rows.append({TOTALSEGMENTATOR[id_]: value for id_, value in dice.items()})
     return rows

@@ -25,7 +25,8 @@ from tumorchain_jax.evaluation.ask import Asked
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
 from tumorchain_jax.phantoms.dataset import model_scan
 from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
-from tumorchain_jax.phantoms.records import patient_records
+from tumorchain_jax.phantoms.records import largest, patient_records
+from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
@@ -59,6 +60,10 @@ class Patients(ABC):
     def truth(self, number: int) -> ModelScan:
         """The same scan with the maps of what is in it."""
 
+    def tumour_mm(self, number: int) -> float | None:
+        """Diameter of the largest tumour of a patient that was asked for; None if not compared."""
+        return None
+
     def __iter__(self) -> Iterator[Asked]:
         """One patient after the other."""
         return map(self.__getitem__, range(len(self)))
@@ -69,12 +74,22 @@ class Phantoms(Patients):
 
     Args:
         predicted: their organ masks are the analyzer's segmenter's, not the true ones.
+        settings: the kind of patients.
     """
 
-    def __init__(self, analyzer: Analyzer, first_seed: int, count: int, predicted: bool = False):
-        self.analyzer, self.predicted = analyzer, predicted
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        first_seed: int,
+        count: int,
+        predicted: bool = False,
+        settings: PatientSettings = SIMPLE_PATIENTS,
+    ):
+        self.analyzer, self.predicted, self.settings = analyzer, predicted, settings
         self.seeds = range(first_seed, first_seed + count)
+        self._tumour_mm: dict[int, float] = {}
         self.source = f"{count} digital patients from seed {first_seed} on"
+        self.source += "".join(f", {name} {fact}" for name, fact in settings.facts().items())
         self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
@@ -83,12 +98,19 @@ class Phantoms(Patients):
 
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
-        patient = make_patient(self.seeds[number])
+        patient = make_patient(self.seeds[number], self.settings)
+        if patient.lesions and self.settings.kind == REALISTIC:
+            self._tumour_mm[number] = largest(patient.lesions).diameter_mm
         return _asked(self.analyzer, patient, number, self.predicted)
+
+    def tumour_mm(self, number: int) -> float | None:
+        """Diameter of the largest tumour of a realistic patient that was asked for."""
+        return self._tumour_mm.get(number)
 
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
-        return model_scan(make_patient(self.seeds[number]), self.analyzer.checkpoint.preprocess)
+        patient = make_patient(self.seeds[number], self.settings)
+        return model_scan(patient, self.analyzer.checkpoint.preprocess)
 
 
 class PaintedScans(Patients):

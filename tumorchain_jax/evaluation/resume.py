@@ -7,7 +7,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -41,10 +41,12 @@ def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[l
     before = patients[done - 1][0] if done else None
     rest = (patients[number] for number in range(done, len(patients)))
     new = ask_each(analyzer, rest, before=before)
-    for of_patient in tqdm(new, "patients", len(patients), initial=done, disable=None):
+    for asked in tqdm(new, "patients", len(patients), initial=done, disable=None):
+        tumour_mm = patients.tumour_mm(len(items))
+        of_patient = [replace(item, tumour_mm=tumour_mm) for item in asked]
         items.append(of_patient)
         if path is not None:
-            _append(path, [asdict(item) for item in of_patient])
+            _append(path, [item.values() for item in of_patient])
     return items
 
 

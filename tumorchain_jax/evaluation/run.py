@@ -14,6 +14,7 @@ from tumorchain_jax.evaluation.resume import answers_path, ask_all
 from tumorchain_jax.evaluation.score import Item, json_lines, read_items, summary
 from tumorchain_jax.evaluation.tables import summary_text
 from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.report.folder import check_folder, write_folder
 from tumorchain_jax.segmentation.total import TotalSegmenter
 
@@ -29,6 +30,7 @@ def evaluate(
     tumours: int,
     seed: int,
     segmenter: TotalSegmenter | None = None,
+    settings: PatientSettings = SIMPLE_PATIENTS,
 ) -> tuple[dict[str, Any], str]:
     """Score saved answers (`items`), or ask a checkpoint and score its answers.
 
@@ -41,6 +43,7 @@ def evaluate(
         phantoms: this many digital patients.
         seed: of the first phantom or tumour.
         segmenter: makes the organ masks of phantoms and real CTs, in place of the true ones.
+        settings: the kind of digital patients.
 
     Returns:
         the score as plain values, and as text.
@@ -62,7 +65,7 @@ def evaluate(
         elif real:
             patients = PaintedScans(analyzer, real, seed, tumours, predicted)
         else:
-            patients = Phantoms(analyzer, seed, phantoms, predicted)
+            patients = Phantoms(analyzer, seed, phantoms, predicted, settings)
         judged, files = _ask(analyzer, patients, output)
     score = summary(judged)
     text = f"{summary_text(score)}\n{NOTICE}\n"

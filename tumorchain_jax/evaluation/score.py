@@ -22,6 +22,8 @@ from tumorchain_jax.evaluation.answers import NONE, YES_NO, judge
 
 RESAMPLES, SEED = 2000, 0
 TABLE_6 = [ORGANS[label] for label in (5, 7, 20, 6, 15)]
+# Diameters (mm) from which the rows of accuracy by size begin.
+SIZE_ROWS = {"under 10 mm": 0.0, "10-20 mm": 10.0, "20-40 mm": 20.0, "40+ mm": 40.0}
 _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 
 
@@ -37,6 +39,8 @@ class Item:
         parsed: what `judge` read in it, "" if nothing (unparsed).
         right: whether that is the truth.
         text_only_right: the same for the answer about a mismatched image; None if not asked.
+        tumour_mm: diameter of the patient's largest tumour; None without one, or where sizes are
+            not compared.
     """
 
     patient: str
@@ -50,6 +54,14 @@ class Item:
     parsed: str
     right: bool
     text_only_right: bool | None = None
+    tumour_mm: float | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Return plain values; `tumour_mm` only where there is one."""
+        values = asdict(self)
+        if self.tumour_mm is None:
+            del values["tumour_mm"]
+        return values
 
 
 def make_item(record: Record, answer: str, text_only: str | None = None) -> Item:
@@ -78,7 +90,7 @@ def make_item(record: Record, answer: str, text_only: str | None = None) -> Item
 
 def json_lines(items: Sequence[Item]) -> str:
     """Format items as JSON lines."""
-    return "".join(json.dumps(asdict(item)) + "\n" for item in items)
+    return "".join(json.dumps(item.values()) + "\n" for item in items)
 
 
 def read_items(path: Path) -> list[Item]:
@@ -99,6 +111,7 @@ _OTHER_TYPES = {
     "choices": (tuple, "texts"),
     "right": (bool, "true or false"),
     "text_only_right": (bool | None, "true, false or null"),
+    "tumour_mm": (float | None, "a number of mm, or null"),
 }
 
 
@@ -197,7 +210,8 @@ def summary(items: Sequence[Item]) -> dict[str, Any]:
 
     Returns:
         of `score`, and `tumour_organ`: a row for the open questions and one for the
-        `multiple_choice`; None where there are none.
+        `multiple_choice`; None where there are none. Where items have a `tumour_mm`, also
+        `tumour_organ_by_size`: the open questions by the names of `SIZE_ROWS`.
     """
     organ = [
         item
@@ -212,7 +226,21 @@ def summary(items: Sequence[Item]) -> dict[str, Any]:
         form: score(of_form)["subtasks"]["tumor_position"] if of_form else None
         for form, of_form in forms.items()
     }
-    return score(items) | {"tumour_organ": rows}
+    whole = score(items) | {"tumour_organ": rows}
+    by_size = _by_size(forms["open"])
+    return whole | {"tumour_organ_by_size": by_size} if by_size else whole
+
+
+def _by_size(items: Sequence[Item]) -> dict[str, Any]:
+    """Score items about the organ of a tumour by the tumour's size; sizes without any left out."""
+    groups: dict[str, list[Item]] = {name: [] for name in SIZE_ROWS}
+    names, limits = list(SIZE_ROWS), list(SIZE_ROWS.values())
+    for item in items:
+        if item.tumour_mm is not None:
+            groups[names[int(np.digitize(item.tumour_mm, limits)) - 1]].append(item)
+    return {
+        name: score(group)["subtasks"]["tumor_position"] for name, group in groups.items() if group
+    }
 
 
 def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:

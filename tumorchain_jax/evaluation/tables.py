@@ -52,12 +52,16 @@ def summary_text(summary: Mapping[str, Any]) -> str:
         lines += ["Reports by organ of the tumour", organ_table(summary), ""]
     for form, row in summary["tumour_organ"].items():
         if row:
-            low, high = row["ci95"]
-            lines.append(
-                f"organ of the tumour, {form.replace('_', ' ')}: {row['accuracy']} [{low}, {high}]"
-                f", n {row['n']}, majority {row['majority']}, text only {row['text_only']}"
-            )
+            lines.append(f"organ of the tumour, {form.replace('_', ' ')}: {_accuracy(row)}")
+    for size, row in summary.get("tumour_organ_by_size", {}).items():
+        lines.append(f"organ of a tumour of {size}: {_accuracy(row)}")
     return "\n".join(lines)
+
+
+def _accuracy(row: Mapping[str, Any]) -> str:
+    low, high = row["ci95"]
+    baselines = f"majority {row['majority']}, text only {row['text_only']}"
+    return f"{row['accuracy']} [{low}, {high}], n {row['n']}, {baselines}"
 
 
 def _lines(

@@ -29,6 +29,7 @@ from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
 from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.records import abnormal_organs, patient_records
+from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
 OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait in traits))
@@ -61,19 +62,21 @@ def write_phantoms(
     config: PreprocessConfig,
     vocab_size: int,
     processes: int | None = None,
+    settings: PatientSettings = SIMPLE_PATIENTS,
 ) -> None:
     """Write `count` digital patients of consecutive seeds as a data set, resumably.
 
     Raises:
         InputError: the folder holds a data set of other settings.
     """
-    manifest = {
+    manifest: dict[str, object] = {
         "format": FORMAT,
         "synthetic": "every scan, lesion and sentence is made up",
         "first_seed": first_seed,
         "count": count,
         "preprocess": preprocess_values(config),
         "vocab_size": vocab_size,
+        **settings.facts(),
     }
     if (folder / "dataset.json").is_file():
         found = read_manifest(folder)
@@ -87,7 +90,7 @@ def write_phantoms(
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
-    make = partial(_write_shard, folder, names, first_seed, count, config)
+    make = partial(_write_shard, folder, names, first_seed, count, config, settings)
     with local_workers(processes) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
     records = read_records(folder)
@@ -103,12 +106,13 @@ def _write_shard(
     first_seed: int,
     count: int,
     config: PreprocessConfig,
+    settings: PatientSettings,
     shard: int,
 ) -> None:
     indices = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
     scans, records = [], []
     for index in indices:
-        patient = make_patient(first_seed + index)
+        patient = make_patient(first_seed + index, settings)
         scan = model_scan(patient, config)
         scans.append(scan.to_bytes())
         visible = np.unique(scan.labels).tolist()

@@ -28,9 +28,9 @@ class Finding:
 
     Attributes:
         kind: METASTASIS, NODE or LOOK_ALIKE.
-        name: `lymph node`, `metastasis`, `cyst`, `vascular calcification`.
+        name: `lymph node`, `metastasis`, or the name of a benign finding.
         organ: TotalSegmentator id of the organ it is in; for a node, of the one it belongs to.
-        diameter_mm: intended.
+        diameter_mm: intended; of a node the short axis.
         centre_mm: RAS+ mm.
     """
 
@@ -46,6 +46,7 @@ class IncidentalPainter:
 
     Args:
         labels: TotalSegmentator ids; fat is the voxels of `fat`.
+        least_voxels: a finding of fewer is not painted.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class IncidentalPainter:
         fat: np.ndarray,
         lesion_map: np.ndarray,
         affine: np.ndarray,
+        least_voxels: int = LEAST_VOXELS,
     ):
         self.rng, self.image, self.labels, self.fat = rng, image, labels, fat
-        self.affine, self.lesion_map = affine, lesion_map
+        self.affine, self.lesion_map, self.least_voxels = affine, lesion_map, least_voxels
         self.spacing = np.linalg.norm(affine[:3, :3], axis=0)
         self.other_map = np.zeros_like(labels)
         self.findings: list[Finding] = []
@@ -119,21 +121,31 @@ class IncidentalPainter:
         seats: np.ndarray,
         limits: tuple[float, float],
         hu: float,
+        longer: float = 1.0,
     ) -> None:
-        """Paint a ball somewhere in `room`, if there is a place for it."""
+        """Paint a ball somewhere in `room`, if there is a place for it.
+
+        Args:
+            longer: how many times longer than `limits` it is along a random axis.
+        """
         diameter = float(self.rng.uniform(*limits))
+        axis = self.rng.standard_normal(3) if longer > 1 else np.ones(3)
+        axis /= np.linalg.norm(axis)
         for _ in range(TRIES if len(seats) else 0):
             seat = seats[self.rng.integers(len(seats))]
-            reach = np.ceil(diameter / 2 / self.spacing).astype(int)
+            reach = np.ceil(diameter / 2 * longer / self.spacing).astype(int)
             first, last = np.maximum(seat - reach, 0), seat + reach + 1
             i, j, k = (slice(a, b) for a, b in zip(first, last, strict=True))
             away = (np.moveaxis(np.mgrid[i, j, k], 0, -1) - seat) * self.spacing
+            away -= (away @ axis)[..., None] * axis * (1 - 1 / longer)
             inner = tuple(slice(0, n) for n in room[i, j, k].shape)
             whole = np.linalg.norm(away, axis=-1) <= diameter / 2
             taken = (self.lesion_map[i, j, k] > 0) | (self.other_map[i, j, k] > 0)
             # Two that touch would look like one.
             ball = whole[inner] & room[i, j, k] & ~ndimage.maximum_filter(taken, 3)
-            if np.count_nonzero(ball) >= max(LEAST_VOXELS, WHOLE_SHARE * np.count_nonzero(whole)):
+            if np.count_nonzero(ball) >= max(
+                self.least_voxels, WHOLE_SHARE * np.count_nonzero(whole)
+            ):
                 self.image[i, j, k][ball] = hu
                 self.other_map[i, j, k][ball] = kind
                 x, y, z = (self.affine[:3, :3] @ seat + self.affine[:3, 3]).tolist()

@@ -14,6 +14,7 @@ from tumorchain_jax.anatomy.organs import COLORECTUM, DIGESTIVE, ESOPHAGUS, STOM
 from tumorchain_jax.anatomy.staging import Depth
 from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_at
 from tumorchain_jax.phantoms.body import VoxelBox
+from tumorchain_jax.phantoms.lesion_shape import draw_radius, longest_diameter
 
 HOLLOW = frozenset({STOMACH, ESOPHAGUS, COLORECTUM})
 SIZES = ("small", "medium", "large")
@@ -51,6 +52,35 @@ RIM_SHARE, RIM_HU = 0.25, 90.0  # of a lesion's depth; above its core and its or
 SPECK_HU, SPECK_MM, SPECKS, SPECK_VOXELS = 700.0, 4.0, 8, 600  # so many, and one for these voxels
 DUCT_HU, DUCT_MM, DUCTS = 8.0, 5.5, 5
 THICK_MM, THICK_AROUND_MM, THICK_HU = 12.0, 40.0, 45.0  # the last above the organ's own wall
+DEAD_HU, STRAND_MM, STRAND_HU = 22.0, 8.0, -35.0  # necrosis; strands of a tumour in the fat
+
+
+@dataclass(frozen=True)
+class LesionStyle:
+    """How lesions look; the defaults are those of the simple kind of patient.
+
+    Attributes:
+        size_limits_mm: diameters at which `medium` and `large` begin.
+        fewest_voxels: a lesion of fewer is not painted.
+        sharp_edge_mm: zone over which a well-defined lesion fades into its organ.
+        rim_hu: of a rim above core and organ.
+        speck_mm, specks: radius of a calcification, and how many there are at least.
+        duct_mm: radius of a dilated duct.
+        thick_mm, thick_hu: of a thickened wall; the HU above the wall's own.
+    """
+
+    size_limits_mm: tuple[float, float] = SIZE_LIMITS_MM[1:3]
+    fewest_voxels: int = FEWEST_VOXELS
+    sharp_edge_mm: float = SHARP_EDGE_MM
+    rim_hu: float = RIM_HU
+    speck_mm: float = SPECK_MM
+    specks: int = SPECKS
+    duct_mm: float = DUCT_MM
+    thick_mm: float = THICK_MM
+    thick_hu: float = THICK_HU
+
+
+SIMPLE_STYLE = LesionStyle()
 
 
 @dataclass(frozen=True)
@@ -68,6 +98,9 @@ class Lesion:
         depth: how far it reaches beyond its organ; None in solid organs.
         centre_mm: centroid, RAS+ mm.
         voxels: how many voxels it has.
+        contrast_hu: mean HU of the voxels that it fills (where it fades, of its darkest or
+            brightest) less its organ's, before necrosis and `other`.
+        size_limits_mm: diameters at which it would be medium and large.
     """
 
     organ: int
@@ -80,16 +113,24 @@ class Lesion:
     depth: Depth | None
     centre_mm: tuple[float, float, float]
     voxels: int
+    contrast_hu: float = 0.0
+    size_limits_mm: tuple[float, float] = SIMPLE_STYLE.size_limits_mm
 
     @property
     def size(self) -> str:
-        """One of `SIZES`: small below 65 mm, large from 85 mm on."""
-        return SIZES[int(np.digitize(self.diameter_mm, SIZE_LIMITS_MM[1:3]))]
+        """One of `SIZES`."""
+        return SIZES[int(np.digitize(self.diameter_mm, self.size_limits_mm))]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The planned disease of a patient: lesions of one kind in one organ, largest first."""
+    """The planned disease of a patient: lesions of one kind in one organ, largest first.
+
+    Attributes:
+        contrast_hu: of the lesions against their organ; negative where they are hypodense.
+        dead_share: of a lesion's depth, the inner part that is necrotic.
+        strands: whether the fat around is infiltrated.
+    """
 
     organ: int
     diameters_mm: tuple[float, ...]
@@ -98,6 +139,9 @@ class Plan:
     border: str
     other: str
     depth: Depth
+    contrast_hu: float
+    dead_share: float = 0.0
+    strands: bool = False
 
 
 def draw_plan(rng: np.random.Generator, organs: tuple[int, ...]) -> Plan:
@@ -109,7 +153,8 @@ def draw_plan(rng: np.random.Generator, organs: tuple[int, ...]) -> Plan:
     diameters = np.sort(diameters.clip(max=LARGEST_MM[organ]))[::-1]
     density, shape, border = (str(rng.choice(words)) for words in (DENSITIES, SHAPES, BORDERS))
     other, depth = str(rng.choice(OTHERS[organ])), DEPTHS[rng.integers(len(DEPTHS))]
-    return Plan(organ, tuple(diameters.tolist()), density, shape, border, other, depth)
+    contrast = float(rng.uniform(*CONTRAST_HU[density]))
+    return Plan(organ, tuple(diameters.tolist()), density, shape, border, other, depth, contrast)
 
 
 def noise(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -128,6 +173,11 @@ class _Blob:
     mask: np.ndarray
     left: float  # share of the intended voxels that clipping left
 
+    @property
+    def core(self) -> np.ndarray:
+        """The voxels that it fills most, bool."""
+        return self.mask & (self.weight >= min(0.95, self.weight[self.mask].max()))
+
 
 class LesionPainter:
     """Paints lesions into `image` (HU) and `lesion_map`, in place.
@@ -145,16 +195,17 @@ class LesionPainter:
         affine: np.ndarray,
         lesion_map: np.ndarray,
         segments: np.ndarray,
+        style: LesionStyle = SIMPLE_STYLE,
     ):
         self.rng, self.image, self.own, self.fat = rng, image, own, fat
         self.affine, self.lesion_map, self.segments = affine, lesion_map, segments
+        self.style = style
         self.spacing = np.linalg.norm(affine[:3, :3], axis=0)
         self.outside_mm = ndimage.distance_transform_edt(~own, self.spacing)
 
     def paint(self, plan: Plan, organ_hu: float, noise_hu: float = 0.0) -> tuple[Lesion, ...]:
         """Paint the planned lesions, fewer where there is no room for all; measure each."""
-        contrast = self.rng.uniform(*CONTRAST_HU[plan.density])
-        lesion_hu = max(organ_hu + contrast, DARKEST_HU)
+        lesion_hu = max(organ_hu + plan.contrast_hu, DARKEST_HU)
         reach = REACH_MM[plan.depth] if plan.organ in HOLLOW else SOLID_REACH_MM
         room = self.own | (self.fat & (self.outside_mm <= reach))
         own = self.own
@@ -174,9 +225,17 @@ class LesionPainter:
             self._fill(blob, lesion_hu, noise_hu)
             self.lesion_map[blob.box][blob.mask] = len(blobs) + 1
             blobs.append(blob)
+        contrasts = [float(self.image[b.box][b.core].mean()) - organ_hu for b in blobs]
+        for blob in blobs:
+            self._necrose(blob, plan.dead_share, noise_hu)
+        if plan.strands:
+            self._strand()
         shown = _TRAITS[plan.other](self, blobs, organ_hu, lesion_hu) if blobs else False
         other = plan.other if shown else NONE
-        return tuple(self._measure(plan, blob, other) for blob in blobs)
+        return tuple(
+            self._measure(plan, blob, other, contrast)
+            for blob, contrast in zip(blobs, contrasts, strict=True)
+        )
 
     def _fill(self, blob: _Blob, hu: float, noise_hu: float) -> None:
         patch = self.image[blob.box]
@@ -184,7 +243,25 @@ class LesionPainter:
         weight = np.where(patch < GAS_BELOW_HU, blob.mask, blob.weight)
         patch += weight * (hu + noise_hu * noise(self.rng, patch.shape) - patch)
 
-    def _measure(self, plan: Plan, blob: _Blob, other: str) -> Lesion:
+    def _necrose(self, blob: _Blob, share: float, noise_hu: float) -> None:
+        """Paint a dark core: the voxels deeper than the rest of the lesion's depth."""
+        if not share:
+            return
+        depth = _depth(blob, self.spacing)
+        dead = blob.mask & (depth > (1 - share) * depth.max())
+        hu = DEAD_HU + noise_hu * noise(self.rng, dead.shape)
+        patch = self.image[blob.box]
+        patch[dead] = np.minimum(patch, hu)[dead]
+
+    def _strand(self) -> None:
+        """Paint streaks into the fat around the lesions."""
+        size = [2 * int(np.ceil(STRAND_MM / s)) + 1 for s in self.spacing]
+        near = ndimage.maximum_filter(self.lesion_map, size) > 0
+        near &= self.fat & (self.lesion_map == 0)
+        near &= noise(self.rng, near.shape) > 0
+        self.image[near] = STRAND_HU
+
+    def _measure(self, plan: Plan, blob: _Blob, other: str, contrast_hu: float) -> Lesion:
         index = np.argwhere(blob.mask) + [s.start for s in blob.box]
         points = index @ self.affine[:3, :3].T + self.affine[:3, 3]
         x, y, z = points.mean(0).tolist()
@@ -202,6 +279,8 @@ class LesionPainter:
             depth if plan.organ in HOLLOW else None,
             (x, y, z),
             len(points),
+            contrast_hu,
+            self.style.size_limits_mm,
         )
 
     def _find_place(
@@ -213,7 +292,7 @@ class LesionPainter:
                 seat = seats[self.rng.integers(len(seats))]
                 blob = self._grow(plan, diameter, seat, room)
                 enough = blob.left >= LEFT_SHARE[plan.organ]
-                if enough and np.count_nonzero(blob.mask) >= FEWEST_VOXELS:
+                if enough and np.count_nonzero(blob.mask) >= self.style.fewest_voxels:
                     return blob
             diameter *= 0.85
         return None
@@ -221,11 +300,11 @@ class LesionPainter:
     def _grow(self, plan: Plan, diameter: float, seat: np.ndarray, room: np.ndarray) -> _Blob:
         """Shape a lesion around the voxel `seat`, clipped to the room there."""
         sharp = plan.border == "well-defined"
-        edge = SHARP_EDGE_MM if sharp else VAGUE_EDGE_SHARE * diameter
+        edge = self.style.sharp_edge_mm if sharp else VAGUE_EDGE_SHARE * diameter
         box, offset = self._around(seat, (diameter + edge) / 2)
         distance = np.linalg.norm(offset, axis=-1)
         direction = offset / np.maximum(distance, 1e-6)[..., None]
-        radius = diameter / 2 * _radius(self.rng, plan.shape, direction)
+        radius = diameter / 2 * draw_radius(self.rng, plan.shape, direction)
         weight = np.clip(0.5 + (radius - distance) / edge, 0, 1).astype(np.float32)
         intended = (weight >= 0.5).sum()
 
@@ -256,26 +335,28 @@ class LesionPainter:
     def _calcify(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
         for blob in blobs:
             seats = np.argwhere(blob.mask) + [s.start for s in blob.box]
-            for seat in self.rng.choice(seats, SPECKS + len(seats) // SPECK_VOXELS):
-                box, offset = self._around(seat, SPECK_MM)
-                speck = (np.linalg.norm(offset, axis=-1) <= SPECK_MM) & (self.lesion_map[box] > 0)
+            for seat in self.rng.choice(seats, self.style.specks + len(seats) // SPECK_VOXELS):
+                box, offset = self._around(seat, self.style.speck_mm)
+                speck = np.linalg.norm(offset, axis=-1) <= self.style.speck_mm
+                speck &= self.lesion_map[box] > 0
                 self.image[box][speck] = SPECK_HU
         return True
 
     def _enhance(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
+        painted = False
         for blob in blobs:
-            padded = ndimage.distance_transform_edt(np.pad(blob.mask, 1), self.spacing)
-            depth = padded[1:-1, 1:-1, 1:-1]
+            depth = _depth(blob, self.spacing)
             rim = blob.mask & (depth <= RIM_SHARE * depth.max())
-            self.image[blob.box][rim] = max(organ_hu, lesion_hu) + RIM_HU
-        return True
+            self.image[blob.box][rim] = max(organ_hu, lesion_hu) + self.style.rim_hu
+            painted |= bool(rim.any())
+        return painted
 
     def _thicken(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
         tumour = self.lesion_map > 0
         from_tumour = ndimage.distance_transform_edt(~tumour, self.spacing)
         deep = ndimage.distance_transform_edt(self.own, self.spacing)
-        wall = self.own & ~tumour & (deep < THICK_MM) & (from_tumour < THICK_AROUND_MM)
-        self.image[wall] = organ_hu + THICK_HU
+        wall = self.own & ~tumour & (deep < self.style.thick_mm) & (from_tumour < THICK_AROUND_MM)
+        self.image[wall] = organ_hu + self.style.thick_hu
         return bool(wall.any())
 
     def _dilate(self, blobs: list[_Blob], organ_hu: float, lesion_hu: float) -> bool:
@@ -290,7 +371,7 @@ class LesionPainter:
             points = np.linspace(start, end, 2 + int(np.linalg.norm(end - start) / 2))
             index = np.rint(points / self.spacing).astype(int)
             duct[tuple(index.T)] = True
-        thick = ndimage.distance_transform_edt(~duct, self.spacing) <= DUCT_MM
+        thick = ndimage.distance_transform_edt(~duct, self.spacing) <= self.style.duct_mm
         thick &= self.own & (self.lesion_map == 0)
         self.image[thick] = DUCT_HU
         return bool(np.count_nonzero(thick) >= FEWEST_VOXELS)
@@ -305,24 +386,7 @@ _TRAITS = {
 }
 
 
-def _radius(rng: np.random.Generator, shape: str, direction: np.ndarray) -> np.ndarray:
-    """Draw how far (0 to 1) a lesion reaches along unit vectors `[..., 3]`."""
-    if shape == "round":
-        axes = rng.uniform(0.88, 1, 3).astype(np.float32)
-        return 1 / np.linalg.norm(direction / axes, axis=-1).clip(min=1)
-    lobes = rng.standard_normal((8, 3), dtype=np.float32)
-    lobes /= np.linalg.norm(lobes, axis=1, keepdims=True)
-    bumps = np.exp(12 * (direction @ lobes.T - 1)).max(-1)
-    return 0.4 + 0.6 * bumps
-
-
-def longest_diameter(points: np.ndarray, affine: np.ndarray) -> float:
-    """Measure the largest caliper width (mm) over 200 directions of voxels at `points` `[n, 3]`."""
-    n = np.arange(200) + 0.5
-    # A Fibonacci spiral spreads the directions evenly over the half sphere.
-    z, turn = n / 200, np.pi * (1 + 5**0.5) * n
-    flat = np.sqrt(1 - z**2)
-    directions = np.stack([flat * np.cos(turn), flat * np.sin(turn), z], -1)
-    extent = np.ptp(points @ directions.T, axis=0)
-    voxel = np.linalg.norm(directions @ affine[:3, :3], axis=1)
-    return float((extent + voxel).max())
+def _depth(blob: _Blob, spacing: np.ndarray) -> np.ndarray:
+    """Measure how deep (mm) each voxel of a lesion lies in it."""
+    padded = ndimage.distance_transform_edt(np.pad(blob.mask, 1), spacing)
+    return padded[1:-1, 1:-1, 1:-1]

@@ -1,9 +1,10 @@
 """Digital patients: CT scans drawn from a seed, with disease whose truth is known exactly.
 
-Anatomy is a simplified trunk (`phantoms/body.py`). A patient may have a tumour in one digestive
-organ (`phantoms/lesions.py`), enlarged nodes, metastases, and benign findings that look like a
-tumour (`phantoms/incidental.py`). The truth is measured on the painted voxels, after clipping; it
-is never the plan.
+A patient of the simple kind has a simplified trunk (`phantoms/body.py`); one of the realistic kind
+an anatomy of several sources, imaged by domain randomisation (`phantoms/imaging.py`). Both may have
+a tumour in one digestive organ (`phantoms/lesions.py`), enlarged nodes, metastases, and benign
+findings that look like a tumour (`phantoms/incidental.py`). The truth is measured on the painted
+voxels, after clipping; it is never the plan.
 """
 
 import json
@@ -14,12 +15,14 @@ import nibabel as nib
 import numpy as np
 from scipy import ndimage
 
-from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
+from tumorchain_jax.anatomy.organs import DIGESTIVE, LIVER, ORGANS
 from tumorchain_jax.anatomy.staging import Extent, stage
 from tumorchain_jax.anatomy.substructures import segment_map
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_path, write_file
+from tumorchain_jax.phantoms.anatomy import Tissue
 from tumorchain_jax.phantoms.body import FAT_HU, PHASES, Body, draw_space, draw_trunk
+from tumorchain_jax.phantoms.imaging import paint_tissues
 from tumorchain_jax.phantoms.incidental import (
     LUNGS,
     METASTASIS,
@@ -31,12 +34,24 @@ from tumorchain_jax.phantoms.incidental import (
 from tumorchain_jax.phantoms.lesions import (
     DEPTHS,
     FEWEST_VOXELS,
+    SIMPLE_STYLE,
     Lesion,
     LesionPainter,
+    LesionStyle,
     Plan,
     draw_plan,
     noise,
 )
+from tumorchain_jax.phantoms.realistic_findings import RealisticFindings
+from tumorchain_jax.phantoms.realistic_lesions import (
+    REALISTIC_STYLE,
+    TEXTURE_SHARE,
+    draw_realistic_plan,
+)
+from tumorchain_jax.phantoms.scanner import scan
+from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.phantoms.sources import Sources, draw_anatomy
+from tumorchain_jax.phantoms.tissue import draw_tissue_hu
 from tumorchain_jax.scan.volume import Volume
 
 PREVALENCE = 0.8
@@ -59,6 +74,7 @@ class Patient:
         other_map: uint8; METASTASIS, NODE or LOOK_ALIKE, else 0.
         findings: the findings that `other_map` shows.
         body: of a digital patient; None for a real CT.
+        anatomy: what the organs of a realistic patient come from.
     """
 
     ct: Volume
@@ -70,6 +86,7 @@ class Patient:
     other_map: Volume
     findings: tuple[Finding, ...] = ()
     body: Body | None = None
+    anatomy: str = ""
 
     @property
     def extent(self) -> Extent | None:
@@ -90,8 +107,14 @@ class Patient:
         )
 
 
-def make_patient(seed: int) -> Patient:
-    """Make a digital patient; the same seed gives the same bytes."""
+def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Patient:
+    """Make a digital patient; the same seed and settings give the same bytes.
+
+    Raises:
+        InputError: the settings name a folder of label maps that cannot be used.
+    """
+    if settings.kind == REALISTIC:
+        return _realistic_patient(seed, settings.sources())
     rng = np.random.default_rng(seed)
     ill = rng.random() < PREVALENCE
     body = Body(
@@ -106,8 +129,7 @@ def make_patient(seed: int) -> Patient:
     source = f"digital patient {seed}"
     lesion_map = np.zeros_like(labels)
     lesions: tuple[Lesion, ...] = ()
-    ml = np.bincount(labels.ravel(), minlength=118) * spacing.prod() / 1000
-    shown = tuple(organ for organ, least in SHOWN_ML.items() if ml[organ] >= least)
+    shown = _shown(labels, spacing)
     if ill and shown:
         plan = draw_plan(rng, shown)
         args = image, labels, fat, affine, lesion_map
@@ -128,6 +150,50 @@ def make_patient(seed: int) -> Patient:
         Volume(others.other_map, affine, source),
         tuple(others.findings),
         body,
+    )
+
+
+def _shown(labels: np.ndarray, spacing: np.ndarray) -> tuple[int, ...]:
+    """Return the digestive organs of which the scan shows enough for a tumour."""
+    ml = np.bincount(labels.ravel(), minlength=118) * spacing.prod() / 1000
+    return tuple(organ for organ, least in SHOWN_ML.items() if ml[organ] >= least)
+
+
+def _realistic_patient(seed: int, sources: Sources) -> Patient:
+    rng = np.random.default_rng(seed)
+    ill = rng.random() < PREVALENCE
+    anatomy = draw_anatomy(rng, sources)
+    labels, affine, name = anatomy.labels.copy(), anatomy.affine, f"digital patient {seed}"
+    hu = draw_tissue_hu(rng)
+    image = paint_tissues(rng, anatomy, hu)
+    fat = (labels == 0) & (anatomy.tissue == Tissue.FAT)
+    lesion_map = np.zeros_like(labels)
+    lesions: tuple[Lesion, ...] = ()
+    shown = _shown(labels, affine.diagonal()[:3])
+    if ill and shown:
+        plan = draw_realistic_plan(rng, shown, {organ: float(hu.mean[organ]) for organ in shown})
+        organ_hu = float(hu.mean[plan.organ])
+        texture = rng.uniform(*TEXTURE_SHARE) * abs(plan.contrast_hu)
+        args = image, labels, fat, affine, lesion_map, organ_hu, texture, REALISTIC_STYLE
+        lesions = _paint(rng, plan, *args)
+    fat &= lesion_map == 0
+    others = RealisticFindings(rng, image, labels, fat, lesion_map, affine, hu)
+    if lesions:
+        others.nodes(lesions[0].organ)
+        others.metastases(lesions[0].organ, float(hu.mean[LIVER]))
+    others.normal_nodes()
+    others.look_alikes()
+    return Patient(
+        Volume(scan(rng, image, anatomy), affine, name),
+        Volume(labels, affine, name),
+        lesions,
+        seed,
+        f"The image and its findings are made up, drawn from the seed; anatomy: {anatomy.source}.",
+        Volume(lesion_map, affine, name),
+        Volume(others.other_map, affine, name),
+        tuple(others.findings),
+        Body(hu.phase, cirrhosis=False, swelling=False),
+        anatomy.source,
     )
 
 
@@ -203,6 +269,7 @@ def _paint(
     lesion_map: np.ndarray,
     organ_hu: float,
     noise_hu: float,
+    style: LesionStyle = SIMPLE_STYLE,
 ) -> tuple[Lesion, ...]:
     """Paint a plan's lesions into `image`, `labels` and `lesion_map`, in place."""
     own = labels == plan.organ
@@ -212,7 +279,7 @@ def _paint(
     here = affine.copy()
     here[:3, 3] += affine[:3, :3] @ [s.start for s in box]
     painter = LesionPainter(
-        rng, image[box], own[box], fat[box], here, lesion_map[box], segments[box]
+        rng, image[box], own[box], fat[box], here, lesion_map[box], segments[box], style
     )
     lesions = painter.paint(plan, organ_hu, noise_hu)
     labels[lesion_map > 0] = plan.organ
@@ -243,11 +310,15 @@ def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:
 def truth(patient: Patient) -> dict[str, object]:
     """Return the structured report: all that is known of a patient."""
     extent = patient.extent
+    lesions = [asdict(lesion) | {"size": lesion.size} for lesion in patient.lesions]
+    for lesion in lesions if not patient.anatomy else []:  # as older versions wrote them
+        del lesion["contrast_hu"], lesion["size_limits_mm"]
     return {
         "synthetic": patient.synthetic,
         "seed": patient.seed,
         "body": asdict(patient.body) if patient.body else None,
-        "lesions": [asdict(lesion) | {"size": lesion.size} for lesion in patient.lesions],
+        "lesions": lesions,
         "findings": [asdict(finding) for finding in patient.findings],
         "stage": stage(extent) if extent else None,
+        **({"anatomy": patient.anatomy} if patient.anatomy else {}),
     }

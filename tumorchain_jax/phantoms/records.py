@@ -5,6 +5,7 @@ order is the paper's: findings, impression, pathology; a sentence that names an 
 reasoning loop to look at that organ again (paper, section 3.2).
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -13,9 +14,10 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE, LIVER, ORGANS, PANCREAS, SP
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.anatomy.substructures import SEGMENTS
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
-from tumorchain_jax.phantoms.incidental import LUNGS, METASTASIS, NODE
+from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, LUNGS, METASTASIS, NODE
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, NONE, OTHERS, SHAPES, Lesion
 from tumorchain_jax.phantoms.patient import Patient
+from tumorchain_jax.phantoms.report_text import and_join, plural
 
 THIRDS = ("upper third", "middle third", "lower third")
 # The order of a systematic reading: liver and pancreas, stomach and colon, esophagus. The search
@@ -104,7 +106,8 @@ class _Writer:
         """Write the records in random order: a training row takes a few that are neighbours."""
         records = self.organ_positions(1 if self.organ else 2)
         records += [self.position(()), self.position(self._organ_choices())]
-        records += [self.check() for _ in range(1 if self.organ else 2)]
+        if self.present:
+            records += [self.check() for _ in range(1 if self.organ else 2)]
         records.append(self.report())
         if self.organ:
             records += [self.segment(), *self.attributes(), *self.stages()]
@@ -197,8 +200,10 @@ class _Writer:
         return f"{_NUMBERS[count].capitalize()} enlarged lymph node{'s' if count != 1 else ''}."
 
     def _about(self, subtask: str, answer: str, rest: str, choices: tuple[str, ...] = ()) -> Record:
-        findings = f"First, the {self.name} shows {describe(self.patient.lesions)}. {rest}"
-        rounds = self._asked((self.organ,), findings.strip(), answer)
+        findings = f"First, the {self.name} shows {describe(self.patient.lesions)}. {rest}".strip()
+        if benign := self._benign(self.organ):
+            findings += f" Besides, it shows benign findings: {benign}."
+        rounds = self._asked((self.organ,), findings, answer)
         return self._record(subtask, self.organ, choices, rounds, answer)
 
     # The report, and the search that it shares with the position.
@@ -267,7 +272,18 @@ class _Writer:
             return f"The {name} looks nodular, as in cirrhosis."
         if organ == PANCREAS and body is not None and body.swelling:
             return f"The {name} is swollen, as in an inflammation."
+        if benign := self._benign(organ):
+            return f"The {name} shows only benign findings: {benign}."
         return f"The {name} looks normal."
+
+    def _benign(self, organ: int) -> str:
+        """Name the look-alikes in an organ of a realistic patient; those of simple ones are not."""
+        kinds = Counter(
+            finding.name
+            for finding in self.patient.findings
+            if self.patient.anatomy and (finding.kind, finding.organ) == (LOOK_ALIKE, organ)
+        )
+        return and_join([plural(name) if n > 1 else f"a {name}" for name, n in kinds.items()])
 
     def _cirrhosis(self) -> bool:
         return self.patient.body is not None and self.patient.body.cirrhosis

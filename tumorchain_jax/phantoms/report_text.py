@@ -13,9 +13,11 @@ from tumorchain_jax.anatomy.organs import LIVER, MERGE, PANCREAS, SPLEEN, displa
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms.body import Body
-from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
+from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE, Finding
 from tumorchain_jax.phantoms.lesions import NONE, Lesion
 from tumorchain_jax.phantoms.patient import Patient
+from tumorchain_jax.phantoms.realistic_findings import NORMAL_NODE
+from tumorchain_jax.phantoms.tissue import NO_PHASE, NON_CONTRAST
 
 # TotalSegmentator ids in the order of reading; a lower lobe stands for its lung.
 _ORGANS = {
@@ -30,6 +32,11 @@ _PHRASES = {
         "CT of the abdomen in the {phase} phase.",
         "The scan was taken in the {phase} phase.",
         "{Phase} phase CT.",
+    ),
+    "no contrast": (
+        "CT of the abdomen without contrast.",
+        "The scan was taken without contrast.",
+        "Non-contrast CT.",
     ),
     "normal": (
         "The {organ} looks normal.",
@@ -84,6 +91,9 @@ _PHRASES = {
 }
 
 
+_PLURALS = {"metastasis": "metastases", "diverticulum": "diverticula"}
+
+
 def free_text(patient: Patient, seed: int) -> str:
     """Write a report in three sections.
 
@@ -121,13 +131,19 @@ class _Writer:
 
     def findings(self) -> list[str]:
         """Write the findings organ by organ, then the nodes."""
-        phase = self.body.phase
-        said = [self._say("phase", phase=phase, Phase=phase.capitalize())]
+        said = self._phase()
         in_view = np.unique(self.patient.labels.voxels)
         for label, organ in _ORGANS.items():
             if label in in_view:
                 said += self._of_organ(label) or [self._say("normal", organ=organ)]
         return said + (self._several("nodes", NODE, self.organ) or [self._say("no nodes")])
+
+    def _phase(self) -> list[str]:
+        phase = self.body.phase
+        if phase == NO_PHASE:
+            return []
+        what = "no contrast" if phase == NON_CONTRAST else "phase"
+        return [self._say(what, phase=phase, Phase=phase.capitalize())]
 
     def _of_organ(self, label: int) -> list[str]:
         said = [self._say("cirrhosis")] if self.body.cirrhosis and label == LIVER else []
@@ -136,7 +152,14 @@ class _Writer:
         if label == self.organ:
             said += self._tumour()
         said += self._several("several", METASTASIS, label)
-        return said + self._several("several", LOOK_ALIKE, label)
+        for name in dict.fromkeys(finding.name for finding in self._look_alikes()):
+            said += self._several("several", LOOK_ALIKE, label, name)
+        return said
+
+    def _look_alikes(self) -> list[Finding]:
+        """Return the benign findings of the organs that are read; no nodes of normal size."""
+        found = [f for f in self.patient.findings if f.kind == LOOK_ALIKE and f.organ in _ORGANS]
+        return [f for f in found if f.name != NORMAL_NODE]
 
     def _tumour(self) -> list[str]:
         said = [sentence for each in self.patient.lesions for sentence in self._lesion(each)]
@@ -156,9 +179,10 @@ class _Writer:
         )
         return [sentence] + ([self._say(lesion.depth)] if lesion.depth else [])
 
-    def _several(self, what: str, kind: int, label: int) -> list[str]:
-        """Write all findings of a kind in an organ as one sentence."""
+    def _several(self, what: str, kind: int, label: int, name: str = "") -> list[str]:
+        """Write all findings of a kind (and a name) in an organ as one sentence."""
         found = [f for f in self.patient.findings if (f.kind, f.organ) == (kind, label)]
+        found = [f for f in found if name in ("", f.name)]
         if not found:
             return []
         return [
@@ -166,9 +190,9 @@ class _Writer:
                 what,
                 organ=_ORGANS[label],
                 count=len(found),
-                things=found[0].name if len(found) == 1 else _plural(found[0].name),
+                things=found[0].name if len(found) == 1 else plural(found[0].name),
                 are="is" if len(found) == 1 else "are",
-                sizes=_and([str(round(f.diameter_mm)) for f in found]),
+                sizes=and_join([str(round(f.diameter_mm)) for f in found]),
             )
         ]
 
@@ -178,14 +202,14 @@ class _Writer:
         said += self._spread() if self.organ else [self._say("no tumour")]
         said += ["Cirrhosis of the liver."] if self.body.cirrhosis else []
         said += ["Inflammation of the pancreas."] if self.body.swelling else []
-        names = sorted({_plural(f.name) for f in self.patient.findings if f.kind == LOOK_ALIKE})
-        return said + ([self._say("harmless", names=_and(names))] if names else [])
+        names = sorted({plural(f.name) for f in self._look_alikes()})
+        return said + ([self._say("harmless", names=and_join(names))] if names else [])
 
     def _spread(self) -> list[str]:
         metastatic = {f.organ for f in self.patient.findings if f.kind == METASTASIS}
         sites = [organ for label, organ in _ORGANS.items() if label in metastatic]
         if sites:
-            return [self._say("spread", sites=_and(sites))]
+            return [self._say("spread", sites=and_join(sites))]
         return [self._say("no spread")]
 
     def pathology(self) -> str:
@@ -201,10 +225,11 @@ class _Writer:
         return phrases[int(self.rng.integers(len(phrases)))].format(**facts)
 
 
-def _plural(name: str) -> str:
-    return "metastases" if name == "metastasis" else f"{name}s"
+def plural(name: str) -> str:
+    """Return the plural of a finding's name."""
+    return _PLURALS.get(name, f"{name}s")
 
 
-def _and(words: Sequence[str]) -> str:
+def and_join(words: Sequence[str]) -> str:
     """Join words: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -172,7 +172,7 @@ def test_intensity_is_that_of_soft_tissue(monkeypatch: pytest.MonkeyPatch) -> No
     hu = np.array([-1000.0, *range(-100, 101), 1500.0])
     patient = SimpleNamespace(ct=SimpleNamespace(voxels=hu))
     monkeypatch.setattr(
-        "tumorchain_jax.training.segmentation.patches.make_patient", lambda seed: patient
+        "tumorchain_jax.training.segmentation.patches.make_patient", lambda *_: patient
     )
     monkeypatch.setattr("tumorchain_jax.training.segmentation.patches.INTENSITY_SCANS", 3)
     intensity = measure_intensity(0)

@@ -36,6 +36,7 @@ def _config(data: Path, steps: int) -> ConfigDict:
     config.segmenter.labels = ("liver", "lung_lower_lobe_left", "lung_lower_lobe_right")
     config.data.folder = str(data)
     config.data.first_seed, config.data.phantoms = FIRST_SEED, PHANTOMS
+    config.data.phantom_kind = "simple"  # takes less time to make
     config.optimizer = "adamw"  # takes less time to compile
     config.steps, config.log_every = steps, 1
     config.checkpoint.every = 4
@@ -65,6 +66,13 @@ def test_training_lowers_the_loss(trained: Path) -> None:
     assert len(loss) == 40
     assert np.mean(loss[-5:]) < np.mean(loss[:5]) - 0.5
     assert np.mean(dice[-5:]) > np.mean(dice[:5])
+
+
+def test_scans_of_another_kind_of_patients_are_refused(data: Path, tmp_path: Path) -> None:
+    config = _config(data, 1)
+    config.data.phantom_kind = "realistic"
+    with pytest.raises(InputError, match="name another folder"):
+        train(config, tmp_path)
 
 
 def test_export_is_a_model_folder(trained: Path) -> None:

@@ -14,6 +14,7 @@ from tumorchain_jax.training.segmentation.plan import write_plan
 from tumorchain_jax.training.segmentation.train import (
     check_workdir,
     data_folder,
+    patient_settings,
     read_intensity,
 )
 
@@ -35,7 +36,9 @@ def check_data(config: ConfigDict, workdir: AnyPath) -> str:
         plan = read_plan(Path(scratch))
     if measured is None:
         return f"{config.data.phantoms} phantoms, to be made in {data}"
-    check_manifest(data, plan, config.data.first_seed, config.data.phantoms)
+    check_manifest(
+        data, plan, config.data.first_seed, config.data.phantoms, patient_settings(config)
+    )
     return f"{data}: {config.data.phantoms} phantoms"
 
 

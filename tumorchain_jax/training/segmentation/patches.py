@@ -27,6 +27,7 @@ from tumorchain_jax.core.workers import local_workers
 from tumorchain_jax.data.dataset import shard_paths, write_array_record
 from tumorchain_jax.models.unet3d.model import Size
 from tumorchain_jax.phantoms.patient import Patient, make_patient
+from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.segmentation.plans import Intensity, Plan, Spline
 from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
 from tumorchain_jax.segmentation.resample import Resize, plan_resize
@@ -72,7 +73,7 @@ class LabelledScan:
         return cls(**load(blob))
 
 
-def measure_intensity(first_seed: int) -> Intensity:
+def measure_intensity(first_seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Intensity:
     """HU of the soft tissue of digital patients.
 
     nnU-Net measures all organs; lungs and gas among them would leave little of the contrast
@@ -81,7 +82,7 @@ def measure_intensity(first_seed: int) -> Intensity:
     low, high = SOFT_TISSUE
     drawn = []
     for seed in tqdm(range(first_seed, first_seed + INTENSITY_SCANS), "intensity", disable=None):
-        hu = make_patient(seed).ct.voxels
+        hu = make_patient(seed, settings).ct.voxels
         soft = hu[(hu > low) & (hu < high)]
         drawn.append(np.random.default_rng(seed).choice(soft, INTENSITY_VOXELS))
     values = np.concatenate(drawn).astype(np.float64)
@@ -110,37 +111,44 @@ def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
 
 
 def write_labelled_phantoms(
-    folder: Path, plan: Plan, first_seed: int, count: int, processes: int | None = None
+    folder: Path,
+    plan: Plan,
+    first_seed: int,
+    count: int,
+    processes: int | None = None,
+    settings: PatientSettings = SIMPLE_PATIENTS,
 ) -> None:
     """Make `count` digital patients from consecutive seeds on a plan's grid; resumes.
 
     Raises:
         InputError: the folder holds digital patients of another configuration.
     """
-    check_manifest(folder, plan, first_seed, count)
+    check_manifest(folder, plan, first_seed, count, settings)
     if not (folder / MANIFEST).is_file():  # before any shard, so that no other run adds its own
-        manifest = _manifest(plan, first_seed, count)
+        manifest = _manifest(plan, first_seed, count, settings)
         write_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"scans-{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [shard for shard, name in enumerate(names) if not (folder / name).is_file()]
-    make = partial(_write_shard, folder, names, plan, first_seed, count)
+    make = partial(_write_shard, folder, names, plan, first_seed, count, settings)
     with local_workers(processes) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
 
 
-def check_manifest(folder: Path, plan: Plan, first_seed: int, count: int) -> None:
+def check_manifest(
+    folder: Path, plan: Plan, first_seed: int, count: int, settings: PatientSettings
+) -> None:
     """Refuse a folder with digital patients of another configuration.
 
     Raises:
         InputError: its manifest differs; a folder without one is accepted.
     """
-    path, expected = folder / MANIFEST, _manifest(plan, first_seed, count)
+    path, expected = folder / MANIFEST, _manifest(plan, first_seed, count, settings)
     if path.is_file() and (found := json.loads(path.read_bytes())) != expected:
         raise InputError(path, "phantoms", str(found), str(expected), "name another folder")
 
 
-def _manifest(plan: Plan, first_seed: int, count: int) -> dict[str, Any]:
+def _manifest(plan: Plan, first_seed: int, count: int, settings: PatientSettings) -> dict[str, Any]:
     return {
         "synthetic": "every scan is made up",
         "first_seed": first_seed,
@@ -148,14 +156,21 @@ def _manifest(plan: Plan, first_seed: int, count: int) -> dict[str, Any]:
         "spacing": list(plan.spacing),
         "intensity": asdict(plan.intensities[0]),
         "labels": dict(plan.labels),
+        **settings.facts(),
     }
 
 
 def _write_shard(
-    folder: Path, names: list[str], plan: Plan, first_seed: int, count: int, shard: int
+    folder: Path,
+    names: list[str],
+    plan: Plan,
+    first_seed: int,
+    count: int,
+    settings: PatientSettings,
+    shard: int,
 ) -> None:
     numbers = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
-    patients = (make_patient(first_seed + number) for number in numbers)
+    patients = (make_patient(first_seed + number, settings) for number in numbers)
     blobs = (labelled_scan(patient, plan).to_bytes() for patient in patients)
     write_array_record(folder / names[shard], blobs)
 

@@ -18,6 +18,7 @@ from tumorchain_jax.core.files import AnyPath, is_remote, write_file
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import barrier, global_batch, is_primary, local_rows
+from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.segmentation.model_folder import (
     SegmentationModel,
     digest,
@@ -50,11 +51,15 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
     check_workdir(workdir)
     data = data_folder(config, Path(workdir))
     plan_folder = workdir / "plan"
+    settings = patient_settings(config)
     if is_primary():
         plan_folder.mkdir(parents=True, exist_ok=True)
-        write_plan(plan_folder, config.segmenter, _intensity(data, config.data.first_seed))
+        write_plan(
+            plan_folder, config.segmenter, _intensity(data, config.data.first_seed, settings)
+        )
         plan = read_plan(plan_folder)
-        write_labelled_phantoms(data, plan, config.data.first_seed, config.data.phantoms)
+        first_seed, count = config.data.first_seed, config.data.phantoms
+        write_labelled_phantoms(data, plan, first_seed, count, settings=settings)
     barrier("data")
     plan = read_plan(plan_folder)
     source, rows = PatchSource(data, plan.patch_size), rows_of(mesh)
@@ -106,16 +111,25 @@ def data_folder(config: ConfigDict, workdir: Path) -> Path:
     return Path(config.data.folder or workdir / "data")
 
 
+def patient_settings(config: ConfigDict) -> PatientSettings:
+    """Return the kind of digital patients.
+
+    Raises:
+        InputError: there is no such kind, or its anatomies cannot be read.
+    """
+    return PatientSettings(config.data.phantom_kind, config.data.anatomies)
+
+
 def read_intensity(data: Path) -> Intensity | None:
     """Read the intensities of the digital patients; None before they are measured."""
     path = data / INTENSITY
     return Intensity(**json.loads(path.read_bytes())) if path.is_file() else None
 
 
-def _intensity(data: Path, first_seed: int) -> Intensity:
+def _intensity(data: Path, first_seed: int, settings: PatientSettings) -> Intensity:
     """Read the intensities of the digital patients, measured once."""
     if not (data / INTENSITY).is_file():
-        values = asdict(measure_intensity(first_seed))
+        values = asdict(measure_intensity(first_seed, settings))
         write_file(data / INTENSITY, json.dumps(values, indent=1).encode())
     return Intensity(**json.loads((data / INTENSITY).read_bytes()))
 

@@ -31,6 +31,8 @@ def base_config(model: TumorChainConfig) -> ConfigDict:
     config.seed = 0
     config.init = ""
     config.data = ConfigDict({"folder": "", "phantoms": 0, "first_seed": 0, "length": 4096})
+    config.data.phantom_kind = "simple"
+    config.data.anatomies = ""
     # M3D's encoder comes pretrained.
     config.pretrain = ConfigDict(
         {"folder": "", "patch_stage": {"steps": 0}, "scan_stage": {"steps": 0}}

@@ -22,6 +22,7 @@ from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights.model_folder import check_vocabulary
 
@@ -41,7 +42,9 @@ def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
         made = cached_folder(folder)
         vocab_size = config.model.decoder.vocab_size
         first_seed, count = config.data.first_seed, config.data.phantoms
-        write_phantoms(made, first_seed, count, preprocess_of(config), vocab_size)
+        settings = PatientSettings(config.data.phantom_kind, config.data.anatomies)
+        preprocess = preprocess_of(config)
+        write_phantoms(made, first_seed, count, preprocess, vocab_size, settings=settings)
         if is_remote(folder) and not (folder / MANIFEST).exists():
             upload(made, folder, last=[MANIFEST])
     barrier("data")
