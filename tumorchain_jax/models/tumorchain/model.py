@@ -188,7 +188,7 @@ NANO = TumorChainConfig(
 )
 NANO_LENS = dataclasses.replace(
     NANO,
-    encoder=dataclasses.replace(NANO.encoder, image=(48, 64, 64)),
+    encoder=ViT3DConfig((48, 64, 64), (8, 8, 8), 128, 512, 2, 2),
     roi_source="crop",
     roi_slots=16,
     roi_rank="evidence",

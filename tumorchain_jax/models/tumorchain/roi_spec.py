@@ -87,7 +87,7 @@ class RoiSpec:
         return np.where(valid, cells, 0).astype(np.int32), valid
 
     def visual_index(self, cells: Int[np.ndarray, "*shape"]) -> Int[np.ndarray, "*shape"]:
-        """Turn raster indices of cells into indices of their visual tokens."""
+        """Turn cells of the scan (or of all volumes, counted through) into visual indices."""
         return cells + np.int32(self.offset)
 
     def slot_index(self, organ: int, count: int) -> Int[np.ndarray, " count"]:
