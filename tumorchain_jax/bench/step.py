@@ -37,7 +37,8 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         preprocess = PreprocessConfig(config.model.encoder.image, **config.window)
         count = 4 * config.batch_size
         vocab_size = config.model.decoder.vocab_size
-        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, processes=1)
+        crops = config.model.crop
+        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, 1, crops)
         source = ExampleSource(data, layout_of(config))
         stream = batches(source, config.batch_size, 0, 0)
         batch_s = seconds(lambda: [next(stream) for _ in range(4)], repeats) / 4
@@ -59,8 +60,8 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         return state[0]
 
     forward, backward = jax.jit(loss), jax.jit(jax.grad(loss))
-    volume = batch.volume.astype(jnp.float32) / 255
-    encode = jax.jit(lambda params: run(model, unflatten(params), volume, method="encode"))
+    inputs = batch.inputs()
+    encode = jax.jit(lambda params: run(model, unflatten(params), *inputs, method="encode"))
     with on_mesh(mesh):
         encode_s = seconds(lambda: encode(frozen | trained), repeats)
         forward_s = seconds(lambda: forward(trained), repeats)

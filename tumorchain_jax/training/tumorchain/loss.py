@@ -38,6 +38,13 @@ class Batch(NamedTuple):
     crops: Num[Array, "B C D H W"] | None = None
     crop_world: Float[Array, "B C 7"] | None = None
 
+    def inputs(self) -> tuple[Float[Array, "B D H W"], Crops | None]:
+        """What the model's encoder reads: intensities in [0, 1]."""
+        volume = _intensities(self.volume)
+        if self.crops is None or self.crop_world is None:
+            return volume, None
+        return volume, Crops(_intensities(self.crops), self.crop_world)
+
 
 TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
 """Hidden states, the next token of each, and whether it counts in the loss."""
@@ -72,13 +79,11 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
     Raises:
         InputError: they do not divide the row.
     """
-    crops = None
-    if batch.crops is not None and batch.crop_world is not None:
-        crops = Crops(_intensities(batch.crops), batch.crop_world)
+    volume, crops = batch.inputs()
     hidden, organ_logits = run(
         model,
         params,
-        _intensities(batch.volume),
+        volume,
         batch.tokens,
         batch.visual_index,
         Packing(batch.positions, batch.segment_ids),
