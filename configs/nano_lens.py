@@ -10,7 +10,7 @@ from tumorchain_jax.models.tumorchain.model import NANO_LENS
 
 
 def get_config() -> ConfigDict:
-    """nano's training with the other model, and a longer row: an organ has half as many tokens."""
+    """nano's training with the other model."""
     config = read_config(SHIPPED / "nano.py", ())
     config.model = NANO_LENS
     return config

@@ -11,7 +11,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
-from tumorchain_jax.convert.exporter import export_folder
+from tumorchain_jax.convert.format import Options
+from tumorchain_jax.convert.tumorchain import export_tumorchain, import_tumorchain
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import read_manifest
 from tumorchain_jax.data.pipeline import ExampleSource
@@ -110,7 +111,8 @@ def test_training_with_crops_learns_and_hands_on_the_classifier(
 
 def test_resume_with_another_crop_is_refused_in_one_line(run: Path, config: ConfigDict) -> None:
     for changes, message in (
-        ({"candidates": 5}, r"name another workdir"),
+        ({"candidates": 5}, r"candidates: found 6, expected 5 \(.*name another workdir"),
+        ({"candidate_margin_mm": 0.0}, r"candidate_margin_mm: found 20\.0, expected 0\.0"),
         ({"spacing_mm": 4.0}, r"preprocess: found .*'spacing_mm': 3\.0"),
         ({"regions": ("liver",)}, r"preprocess: found .*'lungs'"),
     ):
@@ -131,11 +133,16 @@ def test_data_set_without_the_crops_is_refused_in_one_line(
     assert "crops" not in read_manifest(phantoms)["preprocess"]
 
 
-def test_exported_parts_of_a_model_with_crops_hold_their_embedding(
-    run: Path, tmp_path: Path
-) -> None:
-    export_folder(run / "export", tmp_path / "published")
-    assert (tmp_path / "published" / "crop_embedding.safetensors").is_file()
+def test_export_to_pytorchs_parts_and_import_give_the_same_model(run: Path, tmp_path: Path) -> None:
+    options = Options()
+    export_tumorchain(run / "export", tmp_path / "theirs", options)
+    assert (tmp_path / "theirs" / "crop_embedding.safetensors").is_file()
+    import_tumorchain(tmp_path / "theirs", tmp_path / "ours", options)
+    before, after = load_model(run / "export"), load_model(tmp_path / "ours")
+    assert after.model == before.model
+    assert after.params.keys() == before.params.keys()
+    for path, leaf in before.params.items():
+        np.testing.assert_array_equal(after.params[path], leaf, err_msg=path)
 
 
 def test_answers_of_all_cases_come_from_one_compiled_program(run: Path) -> None:
@@ -158,4 +165,4 @@ def test_answers_of_all_cases_come_from_one_compiled_program(run: Path) -> None:
     assert crop.name == "liver"
     assert crop.image.shape == GRID
     assert "liver" in json.dumps(reports[0].to_dict())
-    reports[0].to_html()
+    assert reports[0]._repr_html_()
