@@ -11,6 +11,7 @@ import numpy as np
 from tumorchain_jax import NOTICE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
 from tumorchain_jax.report.cells import cell_box
+from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
@@ -138,6 +139,8 @@ class ReportRecord:
             "warnings": self.warnings,
             "notice": NOTICE,
         }
+        if self.crops:
+            record["crops"] = [_crop(view) for view in self.crops.values()]
         if self.truth is not None:
             record["truth"] = self.truth
         return _plain(record)
@@ -159,6 +162,12 @@ class ReportRecord:
             "abnormal_probability": mention.abnormal_probability,
             **cropped,
         }
+
+
+def _crop(view: View) -> dict[str, Any]:
+    """Region, box in mm RAS+, and spacing along D, H, W in mm of a crop."""
+    box = view.transform.box_to_mm((0, 0, 0, 1, 1, 1))
+    return {"region": view.name, "box_mm": box, "spacing_mm": spacing_of(view.transform)}
 
 
 def _plain(value: Any) -> Any:
