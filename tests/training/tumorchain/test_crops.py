@@ -111,7 +111,7 @@ def test_training_with_crops_learns_and_hands_on_the_classifier(
 
 def test_resume_with_another_crop_is_refused_in_one_line(run: Path, config: ConfigDict) -> None:
     for changes, message in (
-        ({"candidates": 5}, r"candidates: found 6, expected 5 \(.*name another workdir"),
+        ({"candidates": 5}, r"candidates: found 6, expected 5; .*name another workdir"),
         ({"candidate_margin_mm": 0.0}, r"candidate_margin_mm: found 20\.0, expected 0\.0"),
         ({"spacing_mm": 4.0}, r"preprocess: found .*'spacing_mm': 3\.0"),
         ({"regions": ("liver",)}, r"preprocess: found .*'lungs'"),
