@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.tumorchain.crops import WORLD, CropConfig
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.parallel.mesh import AXES, make_mesh
@@ -37,15 +38,20 @@ MODEL = TumorChainConfig(
     roi_slots=4,
 )
 ADAPTED = replace(MODEL, lora=LoRA((r".*/(q_proj|down_proj|qkv|linear1)",), rank=2))
+CROPPED = replace(
+    MODEL, roi_source="crop", roi_rank="evidence", crop=CropConfig(("liver", "lungs"), candidates=6)
+)
 BATCH, LENGTH, STEPS = 8, 24, 6
 
 
 def configuration(**changes: Any) -> ConfigDict:
     """nano's with a tiny model; see `changes` for what a run may say."""
     config = runpy.run_path(str(NANO))["get_config"]()
+    model = ADAPTED if changes.pop("lora", False) else MODEL
+    model = CROPPED if changes.pop("crops", False) else model
     config.update_from_flattened_dict(
         {
-            "model": ADAPTED if changes.pop("lora", False) else MODEL,
+            "model": model,
             "batch_size": BATCH,
             "micro_batch_size": BATCH,
             "data.length": LENGTH,
@@ -65,25 +71,32 @@ def configuration(**changes: Any) -> ConfigDict:
     return config
 
 
-def batch_of(step: int) -> dict[str, np.ndarray]:
-    """Two questions a row, of unequal lengths, behind a shared prefix."""
+def batch_of(step: int, model: TumorChainConfig) -> dict[str, np.ndarray]:
+    """Two questions a row, of unequal lengths, behind a shared prefix; crops if it reads any."""
     rng = np.random.default_rng(step)
     segment_ids = np.zeros((BATCH, LENGTH), np.int32)
     for row in segment_ids:
         first, second = np.sort(rng.choice(np.arange(6, 22), 2, replace=False))
         row[4:first], row[first:second], row[second:] = 1, 2, -1
-    cells = prod(MODEL.encoder.cells)
-    return {
+    roi, candidates = model.roi, (BATCH, 57, model.roi.candidates)
+    cells = roi.cells * (1 + len(roi.regions))
+    last = roi.visual_tokens + 57 * roi.slots if roi.regions else roi.visual_tokens
+    batch = {
         "volume": rng.integers(0, 256, (BATCH, *MODEL.encoder.image), np.uint8),
         "tokens": rng.integers(0, 96, (BATCH, LENGTH), np.int32),
-        "visual_index": rng.integers(-20, MODEL.roi.visual_tokens, (BATCH, LENGTH), np.int32),
+        "visual_index": rng.integers(-20, last, (BATCH, LENGTH), np.int32),
         "loss_mask": (segment_ids > 0) & (rng.random((BATCH, LENGTH)) < 0.7),
         "positions": np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1)),
         "segment_ids": segment_ids,
-        "roi_index": rng.integers(0, cells, (BATCH, 57, 4), np.int32),
-        "roi_valid": rng.random((BATCH, 57, 4)) < 0.4,
+        "roi_index": rng.integers(0, cells, candidates, np.int32),
+        "roi_valid": rng.random(candidates) < 0.4,
         "abnormal": rng.integers(-1, 2, (BATCH, 57), np.int8),
     }
+    if roi.regions:
+        crops = (BATCH, len(roi.regions), *model.encoder.image)
+        batch["crops"] = rng.integers(0, 256, crops, np.uint8)
+        batch["crop_world"] = rng.uniform(0.1, 1, (*crops[:2], WORLD)).astype(np.float32)
+    return batch
 
 
 def losses(config: ConfigDict, program: Program) -> list[float]:
@@ -92,7 +105,7 @@ def losses(config: ConfigDict, program: Program) -> list[float]:
     sharding: Any = program.batch.tokens.sharding
     rows, found = local_rows(sharding, BATCH), []
     for step in range(STEPS):
-        own = {name: array[rows] for name, array in batch_of(step).items()}
+        own = {name: array[rows] for name, array in batch_of(step, config.model).items()}
         state, metrics = program.step(state, Batch(**global_batch(own, rows, BATCH, sharding)))
         found.append(float(metrics["loss"]))
     return found

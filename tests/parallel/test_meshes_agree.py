@@ -48,9 +48,11 @@ def killed_at_the_end(command: list[str], env: dict[str, str]) -> Iterator[subpr
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Any]:
     lora = {"lora": True}
-    few = {"key_value_heads": 1}
+    few, crops = {"key_value_heads": 1}, {"crops": True}
     runs = {"one": ONE, **RUNS, "one, LoRA": ONE | lora, "LoRA": RUNS["8 fsdp"] | lora}
     runs |= {"one, one head": ONE | few, "one head": {"mesh": {"tensor": 2, "fsdp": 2}} | few}
+    runs |= {"one, crops": ONE | crops, "crops": RUNS["8 fsdp"] | crops}
+    runs |= {"crops, computed again": {"mesh": {"fsdp": 4, "tensor": 2}, "remat": "full"} | crops}
     command = [sys.executable, str(SCRIPT), *map(json.dumps, runs.values())]
     done = subprocess.run(
         command,
@@ -77,6 +79,13 @@ def test_losses_of_adapters_are_those_of_one_device(reports: dict[str, Any]) -> 
     expected = reports["one, LoRA"]["losses"]
     assert expected != reports["one"]["losses"]
     assert reports["LoRA"]["losses"] == pytest.approx(expected, rel=RELATIVE)
+
+
+@pytest.mark.parametrize("name", ["crops", "crops, computed again"])
+def test_losses_with_crops_are_those_of_one_device(name: str, reports: dict[str, Any]) -> None:
+    expected = reports["one, crops"]["losses"]
+    assert expected != reports["one"]["losses"]
+    assert reports[name]["losses"] == pytest.approx(expected, rel=RELATIVE)
 
 
 def test_losses_with_fewer_key_value_heads_than_devices_are_those_of_one_device(

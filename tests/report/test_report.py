@@ -2,6 +2,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import get_args
@@ -14,8 +15,9 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report import page
 from tumorchain_jax.report import report as report_module
-from tumorchain_jax.report.record import SCHEMA_VERSION
+from tumorchain_jax.report.record import SCHEMA_VERSION, View
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.scan.preprocess import GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
@@ -185,8 +187,35 @@ def paths(value: object, path: str = "") -> Iterator[str]:
         yield path
 
 
+def crop_of(report: Report) -> View:
+    """A crop at a third of the spacing of the scan's grid, from its first corner."""
+    to_world = report.transform.to_world @ np.diag([1 / 3, 1 / 3, 1 / 3, 1])
+    return View("liver", report.image, GridTransform(report.transform.grid, to_world))
+
+
+def test_cells_of_a_crop_are_located_in_it_and_drawn_on_it(make_report: MakeReport) -> None:
+    plain = OrganMention(5, "liver", "liver", (11, 16), "looked_at", (0, 17), 0.25)
+    cropped = replace(plain, crop=3)
+    report = make_report(
+        Round("Now the liver", (cropped,), 300, 40, True, -0.5), crops={3: crop_of(make_report())}
+    )
+    box, whole = (np.reshape(report.box_mm(each), (2, 3)) for each in (cropped, plain))
+    np.testing.assert_allclose((box[1] - box[0]) * 3, whole[1] - whole[0])
+    record = report.to_dict()
+    (crop,) = record["crops"]
+    assert crop["region"] == record["rounds"][0]["organs"][0]["crop"] == "liver"
+    assert crop["spacing_mm"] == pytest.approx([1.5, 0.5, 2 / 3])
+    extent = np.diff(np.reshape(crop["box_mm"], (2, 3)), axis=0)[0]
+    np.testing.assert_allclose(extent, [32 * 2 / 3, 32 * 0.5, 16 * 1.5])
+    assert "Read in a crop at 1.5 x 0.7 x 0.7 mm a voxel." in page.render(report)
+    assert "crops" not in make_report().to_dict()
+
+
 def test_readme_describes_every_field_of_the_record(make_report: MakeReport) -> None:
+    liver = OrganMention(5, "liver", "liver", (11, 16), "looked_at", (0, 17), 0.25, crop=3)
     record = make_report(
+        Round("The liver", (liver,), 300, 40, True, -0.5),
+        crops={3: crop_of(make_report())},
         masks=MaskOrigin("predicted", "nano", {"model": "ab"}),
         organs={"liver": OrganStatistics(1000, 12.5, 55.25, cut=False)},
         truth="one cyst",

@@ -37,7 +37,8 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         preprocess = PreprocessConfig(config.model.encoder.image, **config.window)
         count = 4 * config.batch_size
         vocab_size = config.model.decoder.vocab_size
-        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, processes=1)
+        crops = config.model.crop
+        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, 1, crops)
         source = ExampleSource(data, layout_of(config))
         stream = batches(source, config.batch_size, 0, 0)
         batch_s = seconds(lambda: [next(stream) for _ in range(4)], repeats) / 4
@@ -50,7 +51,8 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
     trained, frozen = jax.tree.map(jnp.copy, (state[0].trained, state[0].frozen))
     model = TumorChain(config.model, remat=config.remat, scan_unroll=config.scan_unroll)
 
-    def loss(trained: dict[str, Any]) -> jax.Array:
+    # All arrays are arguments: XLA would compute a frozen encoder of constants while it compiles.
+    def loss(trained: dict[str, Any], frozen: dict[str, Any], batch: Batch) -> jax.Array:
         sums = loss_sums(model, unflatten(frozen | trained), batch, config.logits_chunks)
         return sums.token_loss + sums.organ_loss
 
@@ -59,12 +61,13 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         return state[0]
 
     forward, backward = jax.jit(loss), jax.jit(jax.grad(loss))
-    volume = batch.volume.astype(jnp.float32) / 255
-    encode = jax.jit(lambda params: run(model, unflatten(params), volume, method="encode"))
+    encode = jax.jit(
+        lambda params, batch: run(model, unflatten(params), *batch.inputs(), method="encode")
+    )
     with on_mesh(mesh):
-        encode_s = seconds(lambda: encode(frozen | trained), repeats)
-        forward_s = seconds(lambda: forward(trained), repeats)
-        backward_s = seconds(lambda: backward(trained), repeats)
+        encode_s = seconds(lambda: encode(frozen | trained, batch), repeats)
+        forward_s = seconds(lambda: forward(trained, frozen, batch), repeats)
+        backward_s = seconds(lambda: backward(trained, frozen, batch), repeats)
         step_s = seconds(update, repeats)
     return {
         "batch, s": batch_s,

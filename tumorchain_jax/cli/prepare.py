@@ -97,7 +97,8 @@ def _prepare(options: argparse.Namespace) -> int:
     split = read_split(options.split) if options.split else split_patients(patients)
     workers = local_workers(options.workers) if options.ray is None else RayWorkers(options.ray)
     with workers:
-        done = prepare(options.output, scans, records, split, tokenizer, preprocess, workers)
+        crops = config.model.crop
+        done = prepare(options.output, scans, records, split, tokenizer, preprocess, workers, crops)
     speed = round(done.volumes_per_second_per_core, 2)
     facts = {"folder": str(options.output), **asdict(done), "volumes_per_second_per_core": speed}
     if options.json:

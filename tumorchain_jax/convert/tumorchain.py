@@ -6,6 +6,7 @@
     encoder.safetensors             its published names: of M3D-CLIP, of Merlin
     projector.safetensors           M3D's names: `projector.0`, `projector.2`
     organ_classifier.safetensors    `fc`
+    crop_embedding.safetensors      `region`, `place`, if the model reads crops
 
 Ours has all of it in one file, layers stacked. Both ways go tensor by tensor.
 """
@@ -43,6 +44,10 @@ CLASSIFIER_TABLE: Table = (
     (r"fc/kernel", r"fc.weight", TRANSPOSE),
     (r"fc/bias", r"fc.bias", KEEP),
 )
+CROPS_TABLE: Table = (
+    (r"region", r"region", KEEP),
+    (r"place/kernel", r"place.weight", TRANSPOSE),
+)
 FLOAT32 = np.dtype(np.float32)
 
 
@@ -69,6 +74,7 @@ def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
         Part("encoder.safetensors", "encoder/", encoder.TABLE),
         Part("projector.safetensors", "projector/", PROJECTOR_TABLE),
         Part("organ_classifier.safetensors", "organ_classifier/", CLASSIFIER_TABLE),
+        Part("crop_embedding.safetensors", "crop_embedding/", CROPS_TABLE),
     )
 
 

@@ -10,8 +10,9 @@ Shards are written under a temporary name and renamed, so a stopped run can be r
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from binascii import crc32
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,16 @@ from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_map
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_path
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.scan.preprocess import PreprocessConfig, preprocess, resample_labels
+from tumorchain_jax.models.tumorchain.crops import WORLD, CropConfig
+from tumorchain_jax.reasoning.crops import cut_crops, place_crops
+from tumorchain_jax.reasoning.organ_cells import CropLabels
+from tumorchain_jax.scan.preprocess import (
+    GridTransform,
+    PreparedScan,
+    PreprocessConfig,
+    preprocess,
+    resample_labels,
+)
 from tumorchain_jax.scan.volume import Volume
 
 SCANS_PER_SHARD = 250
@@ -33,6 +43,10 @@ FORMAT = 3
 SUBSTRUCTURES = tuple(part for parts in SEGMENTS.values() for part in parts)
 """Parts of the digestive organs, in the order of their numbers in `ModelScan.parts`."""
 NO_TRAITS = np.full(5, -1, np.int8)
+
+
+def _no_crops() -> np.ndarray:
+    return np.zeros((0, 0, 0, 0), np.uint8)
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,11 @@ class ModelScan:
         traits: int8 `[5]`, of the tumour: its organ's number in `DIGESTIVE`, then those of its
             density, shape, border and of `OTHER_TRAITS`; all -1 where there is none.
         abnormal: int8 `[57]`, 1 abnormal, 0 normal, -1 unknown.
+        crops: uint8 `[C, D, H, W]`, as `image`, of the crops around organs; C is 0 in a data set
+            for models without.
+        crop_labels, crop_parts, crop_lesions, crop_others: uint8 `[C, D, H, W]`, as the maps of the
+            same names. The parts are those of the model's grid, whose landmarks a crop may lack.
+        crop_world: float32 `[C, 7]`, see `models/tumorchain/crops.py: WORLD`.
     """
 
     image: np.ndarray
@@ -57,15 +76,36 @@ class ModelScan:
     others: np.ndarray
     traits: np.ndarray
     abnormal: np.ndarray
+    crops: np.ndarray = field(default_factory=_no_crops)
+    crop_labels: np.ndarray = field(default_factory=_no_crops)
+    crop_parts: np.ndarray = field(default_factory=_no_crops)
+    crop_lesions: np.ndarray = field(default_factory=_no_crops)
+    crop_others: np.ndarray = field(default_factory=_no_crops)
+    crop_world: np.ndarray = field(default_factory=lambda: np.zeros((0, WORLD), np.float32))
+
+    @property
+    def cropped(self) -> CropLabels:
+        """Which cells of the crops each organ touches."""
+        return CropLabels(self.crop_labels, self.crop_world)
 
     def to_bytes(self) -> bytes:
-        """Serialize as a safetensors blob."""
-        return save(asdict(self))
+        """Serialize as a safetensors blob, without the fields of crops if there are none."""
+        return save({name: array for name, array in asdict(self).items() if array.size})
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> "ModelScan":
         """The inverse of `to_bytes`."""
         return cls(**load(blob))
+
+    def views(self) -> "list[ModelScan]":
+        """The scan, then each crop of it that is there, as a scan of its own."""
+        found = [self]
+        for n in np.flatnonzero(self.crop_world[:, -1]):
+            image, labels, parts = self.crops[n], self.crop_labels[n], self.crop_parts[n]
+            lesions, others = self.crop_lesions[n], self.crop_others[n]
+            maps = {"labels": labels, "parts": parts, "lesions": lesions, "others": others}
+            found.append(replace(self, image=image, **maps))
+        return found
 
 
 def on_model_grid(
@@ -76,6 +116,7 @@ def on_model_grid(
     lesions: Volume | None = None,
     others: Volume | None = None,
     traits: np.ndarray = NO_TRAITS,
+    crops: CropConfig | None = None,
 ) -> ModelScan:
     """Preprocess a CT and its maps, all of one grid.
 
@@ -83,24 +124,63 @@ def on_model_grid(
         ct: HU.
         labels: TotalSegmentator v2 `total` ids.
         abnormal, lesions, others, traits: as in `ModelScan`; without a map, all of it is 0.
+        crops: to cut around organs, for models that read any. Their boxes are jittered, by an
+            amount that depends on the scan alone.
     """
     prepared = preprocess(ct, config)
-
-    def resample(volume: Volume | None) -> np.ndarray:
-        if volume is None:
-            return np.zeros(config.grid, np.uint8)
-        return resample_labels(volume, prepared.transform)
-
-    ids = resample(labels)
-    return ModelScan(
-        np.round(prepared.image * 255).astype(np.uint8),
+    ids = _resample(labels, prepared.transform)
+    scan = ModelScan(
+        _in_steps(prepared.image),
         merge_labels(ids),
         part_map(Volume(ids, prepared.transform.to_world, labels.source)),
-        resample(lesions),
-        resample(others),
+        _resample(lesions, prepared.transform),
+        _resample(others, prepared.transform),
         traits,
         abnormal,
     )
+    if crops is None:
+        return scan
+    return _with_crops(scan, prepared, ct, labels, config, lesions, others, crops)
+
+
+def _with_crops(
+    scan: ModelScan,
+    prepared: PreparedScan,
+    ct: Volume,
+    labels: Volume,
+    config: PreprocessConfig,
+    lesions: Volume | None,
+    others: Volume | None,
+    crops: CropConfig,
+) -> ModelScan:
+    rng = np.random.default_rng(crc32(scan.image.tobytes()))
+    places = place_crops(ct, scan.labels, prepared.transform, crops, rng)
+    cut = cut_crops(ct, labels, prepared.transform, places, config)
+    parts = Volume(scan.parts, prepared.transform.to_world)
+
+    def resample(volume: Volume | None) -> np.ndarray:
+        empty = np.zeros(config.grid, np.uint8)
+        return np.stack([_resample(volume, place) if place else empty for place in places])
+
+    return replace(
+        scan,
+        crops=_in_steps(cut.images),
+        crop_labels=cut.labels,
+        crop_parts=resample(parts),
+        crop_lesions=resample(lesions),
+        crop_others=resample(others),
+        crop_world=cut.world,
+    )
+
+
+def _in_steps(image: np.ndarray) -> np.ndarray:
+    return np.round(image * 255).astype(np.uint8)
+
+
+def _resample(volume: Volume | None, transform: GridTransform) -> np.ndarray:
+    if volume is None:
+        return np.zeros(transform.grid, np.uint8)
+    return resample_labels(volume, transform)
 
 
 def part_map(labels: Volume) -> np.ndarray:
@@ -151,9 +231,31 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def preprocess_values(config: PreprocessConfig) -> dict[str, Any]:
+def preprocess_values(config: PreprocessConfig, crops: CropConfig | None = None) -> dict[str, Any]:
     """Return the preprocessing as a manifest has it."""
-    return asdict(config) | {"grid": list(config.grid)}
+    values = asdict(config) | {"grid": list(config.grid)}
+    return values | {"crops": crops.geometry()} if crops else values
+
+
+def check_preprocess(
+    folder: Path, manifest: Mapping[str, Any], expected: Mapping[str, Any], hint: str
+) -> None:
+    """Refuse a data set of another preprocessing; crops that a model does not read do not count.
+
+    Args:
+        manifest: of the data set in the folder.
+        expected: the model's, as from `preprocess_values`.
+
+    Raises:
+        InputError: the data set's is another one.
+    """
+    found = manifest.get("preprocess")
+    read = dict(found) if isinstance(found, dict) else {}
+    if "crops" not in expected:
+        read.pop("crops", None)
+    if read != expected:
+        path = folder / "dataset.json"
+        raise InputError(path, "preprocess", str(found), str(dict(expected)), hint)
 
 
 def shard_paths(folder: Path, kind: str) -> list[str]:

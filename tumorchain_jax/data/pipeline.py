@@ -96,14 +96,16 @@ class ExampleSource:
     def __getitem__(self, index: int) -> Example:
         layout, group = self.layout, self.groups[index]
         scan = ModelScan.from_bytes(self.scans[group[0].scan])
-        table = organ_cells(scan.labels, layout.roi)
-        roi_index = table.rois()
+        table = organ_cells(scan.labels, layout.roi, scan.cropped)
+        roi_index = table.slots(layout.roi)
         for record in group:
             _check_looks(record, roi_index)
         questions = [row for record in group for row in self._questions(record, roi_index)]
         _check_length(group[0], self._packed_length(questions), layout.length)
+        crops = {"crops": scan.crops, "crop_world": scan.crop_world}
         return {
             "volume": scan.image,
+            **(crops if layout.roi.crop else {}),
             **_pack(self.prefix, questions, layout.length, self.chat.tokenizer.pad),
             "roi_index": table.visual_index,
             "roi_valid": table.valid,

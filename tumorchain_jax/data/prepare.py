@@ -30,6 +30,7 @@ from tumorchain_jax.data.scan_shards import Outcome, cut, is_done, read_outcomes
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import SIDES, write_split
 from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.crops import CropConfig
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
 Log = list[dict[str, Any]]
@@ -73,6 +74,7 @@ def prepare(
     tokenizer: Tokenizer,
     config: PreprocessConfig,
     workers: Executor,
+    crops: CropConfig | None = None,
 ) -> Prepared:
     """Write a data set in the layout of `data/dataset.py`.
 
@@ -84,6 +86,7 @@ def prepare(
         scans: in the order of their names.
         split: every patient on one of the `SIDES`, as from `read_split`.
         workers: all of them, and this process, must see the same files under the same paths.
+        crops: to cut around organs, for models that read any.
 
     Raises:
         InputError: the folder holds something else, the split lacks a patient or has one image on
@@ -91,10 +94,11 @@ def prepare(
     """
     _check_patients(records, split)
     shards = cut(scans)
-    _claim(folder, _plan(scans, config))
+    preprocessing = preprocess_values(config, crops)
+    _claim(folder, _plan(scans, preprocessing))
     done = [name for name, part in shards.items() if is_done(folder, name, part)]
     todo = {name: part for name, part in shards.items() if name not in done}
-    cpu_seconds = write_shards(folder, todo, config, workers)
+    cpu_seconds = write_shards(folder, todo, config, workers, crops)
     outcomes = [outcome for name in shards for outcome in read_outcomes(folder, name)]
     written = [outcome.name for outcome in outcomes if outcome.error is None]
     earlier = {scan.name for name in done for scan in shards[name]}
@@ -115,7 +119,7 @@ def prepare(
         "source": "scans and records as they were handed in",
         "count": len(written),
         "records": kept,
-        "preprocess": preprocess_values(config),
+        "preprocess": preprocessing,
     }
     write_file(folder / "dataset.json", json.dumps(manifest, indent=1).encode())
     return Prepared(
@@ -140,11 +144,11 @@ def _check_patients(records: RecordFile, split: Mapping[str, Iterable[str]]) -> 
         raise InputError("split.json", "split", found, expected, hint)
 
 
-def _plan(scans: Sequence[ScanFiles], config: PreprocessConfig) -> dict[str, Any]:
+def _plan(scans: Sequence[ScanFiles], preprocessing: Mapping[str, Any]) -> dict[str, Any]:
     names = json.dumps([scan.name for scan in scans])
     return {
         "format": FORMAT,
-        "preprocess": preprocess_values(config),
+        "preprocess": preprocessing,
         "scans": len(scans),
         "names_sha256": hashlib.sha256(names.encode()).hexdigest(),
     }

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record
 from tumorchain_jax.data.scan_list import ScanFiles
+from tumorchain_jax.models.tumorchain.crops import CropConfig
 from tumorchain_jax.scan.checks import check_fit, check_lesions
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
@@ -74,6 +76,7 @@ def write_shards(
     shards: Mapping[str, Sequence[ScanFiles]],
     config: PreprocessConfig,
     workers: Executor,
+    crops: CropConfig | None = None,
 ) -> float:
     """Write shards by workers.
 
@@ -85,8 +88,9 @@ def write_shards(
     """
     for shard in shards:  # an earlier outcome must not be taken for that of this run
         _outcomes_path(folder, shard).unlink(missing_ok=True)
-    here, count = folder.absolute(), len(shards)
-    tasks = workers.map(write_shard, [here] * count, shards, shards.values(), [config] * count)
+    here = folder.absolute()
+    write = partial(write_shard, here, config=config, crops=crops)
+    tasks = workers.map(write, shards, shards.values())
     total, cpu_seconds = sum(map(len, shards.values())), 0.0
     with tqdm(desc="scans", total=total, disable=None) as bar:
         for shard, seconds in zip(shards, tasks, strict=True):
@@ -104,7 +108,11 @@ def write_shards(
 
 
 def write_shard(
-    folder: Path, shard: str, scans: Sequence[ScanFiles], config: PreprocessConfig
+    folder: Path,
+    shard: str,
+    scans: Sequence[ScanFiles],
+    config: PreprocessConfig,
+    crops: CropConfig | None = None,
 ) -> float:
     """Write the scans that can be used, one at a time in memory, then the outcome of each.
 
@@ -113,19 +121,22 @@ def write_shard(
     """
     start = time.process_time()
     outcomes: list[Outcome] = []
-    write_array_record(folder / shard, _blobs(scans, config, outcomes))
+    write_array_record(folder / shard, _blobs(scans, config, crops, outcomes))
     content = json.dumps([asdict(outcome) for outcome in outcomes])
     write_file(_outcomes_path(folder, shard), content.encode())
     return time.process_time() - start
 
 
 def _blobs(
-    scans: Iterable[ScanFiles], config: PreprocessConfig, outcomes: list[Outcome]
+    scans: Iterable[ScanFiles],
+    config: PreprocessConfig,
+    crops: CropConfig | None,
+    outcomes: list[Outcome],
 ) -> Iterator[bytes]:
     for scan in scans:
         fingerprint = scan.fingerprint()
         try:
-            made = read_scan(scan, config)
+            made = read_scan(scan, config, crops)
         except InputError as error:
             outcomes.append(Outcome(scan.name, fingerprint, error=dict(vars(error))))
             continue
@@ -136,7 +147,9 @@ def _blobs(
         yield made.to_bytes()
 
 
-def read_scan(scan: ScanFiles, config: PreprocessConfig) -> ModelScan:
+def read_scan(
+    scan: ScanFiles, config: PreprocessConfig, crops: CropConfig | None = None
+) -> ModelScan:
     """Read a scan and put it on the model's grid.
 
     Raises:
@@ -151,4 +164,4 @@ def read_scan(scan: ScanFiles, config: PreprocessConfig) -> ModelScan:
         check_lesions(lesions, ct)
     abnormal = np.full(len(ORGANS), -1, np.int8)
     abnormal[list(scan.abnormal)] = list(scan.abnormal.values())
-    return on_model_grid(ct, labels, abnormal, config, lesions)
+    return on_model_grid(ct, labels, abnormal, config, lesions, crops=crops)

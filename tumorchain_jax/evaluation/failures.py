@@ -23,6 +23,8 @@ from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.page import figure, heading, looked_at, page
 from tumorchain_jax.report.pictures import organ_colour, planes
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.scan.preprocess import resample_labels
+from tumorchain_jax.scan.volume import Volume
 
 SHOWN = 20
 SEEN, TRUE = organ_colour(0), organ_colour(1)
@@ -149,9 +151,9 @@ def _pictures(report: Report, truth: ModelScan) -> str:
     """Draw the slice twice: with the cells that were looked at last, and with the truth."""
     looks = [mentions for each in report.trace.rounds if (mentions := looked_at(each))]
     last: list[OrganMention] = looks[-1] if looks else []
-    seen = cell_mask(
-        [cell for mention in last for cell in mention.cells], report.cells, report.transform.grid
-    )
+    seen = np.zeros(report.transform.grid, bool)
+    for mention in last:
+        seen |= _on_scan(report, mention)
     tumour, look_alike = truth.lesions > 0, truth.others == LOOK_ALIKE
     true = tumour if tumour.any() else look_alike
     slices = [
@@ -168,6 +170,16 @@ def _pictures(report: Report, truth: ModelScan) -> str:
     if look_alike.any():
         caption += f" Look-alikes (cysts, calcifications): {_organs(truth, look_alike)}."
     return figure(slices, escape(caption))
+
+
+def _on_scan(report: Report, mention: OrganMention) -> np.ndarray:
+    """The ROI cells of an organ, bool `[D, H, W]` on the scan's grid."""
+    view = report.view(mention)
+    mask = cell_mask(mention.cells, report.cells, view.transform.grid)
+    if mention.crop is None:
+        return mask
+    cells = Volume(mask.astype(np.uint8), view.transform.to_world)
+    return resample_labels(cells, report.transform) > 0
 
 
 def _organs(truth: ModelScan, mask: np.ndarray) -> str:

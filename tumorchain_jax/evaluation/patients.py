@@ -13,6 +13,7 @@ from nibabel.orientations import axcodes2ornt
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import (
     ModelScan,
+    check_preprocess,
     preprocess_values,
     read_manifest,
     read_records,
@@ -27,7 +28,9 @@ from tumorchain_jax.phantoms.dataset import model_scan
 from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
 from tumorchain_jax.phantoms.records import largest, patient_records
 from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.reasoning.crops import ScanCrops
 from tumorchain_jax.reasoning.organ_cells import organ_cells
+from tumorchain_jax.scan.crops import place
 from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
@@ -215,14 +218,22 @@ def stored_case(scan: ModelScan, patient: str, checkpoint: ModelFolder) -> Prepa
     depth, height, width = np.divide(TRUNK_MM, grid)
     to_world = np.zeros((4, 4))
     to_world[(2, 1, 0, 3), (0, 1, 2, 3)] = depth, -height, -width, 1
-    image = scan.image.astype(np.float32) / 255
+    image, transform = scan.image.astype(np.float32) / 255, GridTransform(grid, to_world)
     return PreparedCase(
         patient,
-        PreparedScan(image, GridTransform(grid, to_world), (), {}),
-        organ_cells(scan.labels, config.roi),
+        PreparedScan(image, transform, (), {}),
+        organ_cells(scan.labels, config.roi, scan.cropped),
         (),
         {},
+        crops=_stored_crops(scan, transform) if config.crop else None,
     )
+
+
+def _stored_crops(scan: ModelScan, transform: GridTransform) -> ScanCrops:
+    images, places = scan.crops.astype(np.float32) / 255, []
+    for world in scan.crop_world:
+        places.append(place(world, transform.grid, transform) if world[-1] else None)
+    return ScanCrops(images, scan.crop_labels, scan.crop_world, tuple(places))
 
 
 def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
@@ -248,13 +259,6 @@ def check_preprocessing(folder: Path, checkpoint: ModelFolder) -> None:
     Raises:
         InputError: it is no data set, or preprocessed in another way.
     """
-    found = read_manifest(folder).get("preprocess")
-    expected = preprocess_values(checkpoint.preprocess)
-    if found != expected:
-        raise InputError(
-            folder / "dataset.json",
-            "preprocess",
-            str(found),
-            f"the checkpoint's {expected}",
-            "evaluate on a data set that was made for this model",
-        )
+    expected = preprocess_values(checkpoint.preprocess, checkpoint.model.crop)
+    hint = "evaluate on a data set that was made for this model"
+    check_preprocess(folder, read_manifest(folder), expected, hint)

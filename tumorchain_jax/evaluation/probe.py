@@ -2,8 +2,9 @@
 
 What the probe answers and the model does not is lost in the decoder; what neither answers may be
 lost in the encoder. There is one logistic regression for each subtask about a tumour, fitted on the
-training patients' tokens of the lesions (by the truth mask) and of the organ with the tumour. Masks
-of nodes and metastases are not given: they would be the answer.
+training patients' tokens of the lesions (by the truth mask) and of the organ with the tumour. Of a
+model with crops these are the tokens of the organ's crop. Masks of nodes and metastases are not
+given: they would be the answer.
 
 Shape letters: N questions, F features, C answers, K embedding.
 """
@@ -34,6 +35,7 @@ from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.patients import check_preprocessing
 from tumorchain_jax.evaluation.score import Item, make_item, score
 from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import coverage, organ_cells
@@ -122,11 +124,21 @@ def _features(
         scans = [ModelScan.from_bytes(source[number]) for number in numbers]
         images = np.stack([scan.image for scan in scans]).astype(np.float32) / 255
         # A last batch that is not full is filled up: another size would compile again.
-        filled = np.resize(images, (BATCH_SIZE, *images.shape[1:]))
-        tokens = np.asarray(encode(params, filled), np.float32)
+        inputs = _filled(images), _crops(scans) if config.crop else None
+        tokens = np.asarray(encode(params, *inputs), np.float32)
         for number, scan, visual_tokens in zip(numbers, scans, tokens, strict=False):
             features[number] = lesion_features(visual_tokens, scan, organs[number], config.roi)
     return features
+
+
+def _filled(rows: np.ndarray) -> np.ndarray:
+    return np.resize(rows, (BATCH_SIZE, *rows.shape[1:]))
+
+
+def _crops(scans: Sequence[ModelScan]) -> Crops:
+    images = np.stack([scan.crops for scan in scans]).astype(np.float32) / 255
+    world = np.stack([scan.crop_world for scan in scans])
+    return Crops(jnp.asarray(_filled(images)), jnp.asarray(_filled(world)))
 
 
 def lesion_features(
@@ -134,11 +146,15 @@ def lesion_features(
 ) -> Float[np.ndarray, " F"]:
     """Pool the tokens of the lesions' cells and of the organ's by mean and maximum; add the organ.
 
-    The lesions' mean is weighted by their voxels. What the model's grid does not show is zero.
+    The lesions' mean is weighted by their voxels. What the model's grid does not show is zero. Of
+    an organ with a crop, cells and lesions are those of the crop, and with `roi_rank: evidence` its
+    cells are all candidates.
     """
-    cells = roi.cell_tokens(visual_tokens)
-    lesions = coverage((scan.lesions > 0).astype(np.uint8), roi.grid)[1]
-    table = organ_cells(scan.labels, roi)
+    table = organ_cells(scan.labels, roi, scan.cropped)
+    view = int(table.view[organ])
+    cells = roi.cell_tokens(visual_tokens, view)
+    mask = scan.crop_lesions[view - 1] if view else scan.lesions
+    lesions = coverage((mask > 0).astype(np.uint8), roi.grid)[1]
     own = np.bincount(table.cells[organ], table.valid[organ], len(cells))
     one_hot = np.equal(DIGESTIVE, organ)
     return np.concatenate([_pooled(cells, lesions), _pooled(cells, own), one_hot])

@@ -45,7 +45,8 @@ def prepare_shared(config: ConfigDict, workdir: Path) -> None:
     vocab_size = config.model.decoder.vocab_size
     for name, patients in (("data", config.data), ("test", config.test)):
         folder, first_seed = workdir / name, patients.first_seed
-        write_phantoms(folder, first_seed, patients.phantoms, preprocess, vocab_size)
+        count, crops = patients.phantoms, config.model.crop
+        write_phantoms(folder, first_seed, count, preprocess, vocab_size, crops=crops)
     tested = {record.patient for record in read_records(workdir / "test")}
     write_split(workdir / "test", {"train": (), "test": sorted(tested)})
     if config.pretrain.patch_stage.steps:

@@ -138,7 +138,7 @@ class Analyzer:
         pending = set(keys)
         while pending:
             for key in pending:
-                cases[key] = ensure_organs(cases[key], named[key], self.checkpoint.model)
+                cases[key] = ensure_organs(cases[key], named[key], self.checkpoint)
             numbers = [number for number, key in enumerate(keys) if key in pending]
             questions = [(cases[keys[number]], asked[number][1]) for number in numbers]
             found = self.runner.run(questions, seed=seed, rounds=rounds)

@@ -9,8 +9,8 @@ import numpy as np
 from nibabel.spatialimages import SpatialImage
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
-from tumorchain_jax.models.tumorchain.model import TumorChainConfig
-from tumorchain_jax.reasoning.organ_cells import OrganCells, organ_cells
+from tumorchain_jax.reasoning.crops import ScanCrops, cut_crops, place_crops
+from tumorchain_jax.reasoning.organ_cells import CropLabels, OrganCells, organ_cells
 from tumorchain_jax.scan.checks import check_ct, check_mask
 from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
@@ -36,6 +36,7 @@ class PreparedCase:
         warnings: about the scan and the label map, one line each.
         seconds: spent on each stage so far.
         masks: the organ masks that `cells` were made from; None where only the cells are stored.
+        crops: around organs in the masks; None for a model that reads none.
     """
 
     source: str
@@ -44,6 +45,7 @@ class PreparedCase:
     warnings: tuple[str, ...]
     seconds: dict[str, float]
     masks: OrganMasks | None = None
+    crops: ScanCrops | None = None
 
 
 def prepare(
@@ -76,15 +78,17 @@ def prepare(
     else:
         assert segmenter is not None, "a scan without a mask needs a segmenter"
         masks = lazy_masks(ct, prepared.transform, segmenter)
+        labels = Volume(np.zeros(ct.shape, np.uint8), ct.affine)
+    crops = _cut(ct, labels, masks, prepared, checkpoint)
+    cells = _cells(masks, crops, checkpoint)
     seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
-    cells = _cells(masks, checkpoint.model)
     warnings += prepared.warnings
-    case = PreparedCase(ct.source, prepared, cells, warnings, seconds, masks)
-    return ensure_organs(case, DIGESTIVE, checkpoint.model)
+    case = PreparedCase(ct.source, prepared, cells, warnings, seconds, masks, crops)
+    return ensure_organs(case, DIGESTIVE, checkpoint)
 
 
 def ensure_organs(
-    case: PreparedCase, organs: Collection[int], config: TumorChainConfig
+    case: PreparedCase, organs: Collection[int], checkpoint: ModelFolder
 ) -> PreparedCase:
     """Return the case with these organs segmented; the same object if nothing had to run.
 
@@ -97,7 +101,12 @@ def ensure_organs(
         return case
     spent = case.seconds.get("segment", 0.0) + time.monotonic() - started
     seconds = case.seconds | {"segment": spent}
-    return replace(case, masks=masks, cells=_cells(masks, config), seconds=seconds)
+    assert case.masks is not None
+    assert case.masks.pending is not None
+    assert masks.labels is not None, "masks that a segmenter has just made have their label map"
+    crops = _cut(case.masks.pending.ct, masks.labels, masks, case.scan, checkpoint)
+    cells, masks = _cells(masks, crops, checkpoint), replace(masks, labels=None)
+    return replace(case, masks=masks, cells=cells, crops=crops, seconds=seconds)
 
 
 def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:
@@ -111,8 +120,19 @@ def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:
     return labels, warnings + check_mask(labels, ct)
 
 
-def _cells(masks: OrganMasks, config: TumorChainConfig) -> OrganCells:
-    return organ_cells(masks.merged, config.roi)
+def _cut(
+    ct: Volume, labels: Volume, masks: OrganMasks, scan: PreparedScan, checkpoint: ModelFolder
+) -> ScanCrops | None:
+    """Cut the crops that the model reads, if any, around the organs found so far."""
+    if checkpoint.model.crop is None:
+        return None
+    places = place_crops(ct, masks.merged, scan.transform, checkpoint.model.crop)
+    return cut_crops(ct, labels, scan.transform, places, checkpoint.preprocess)
+
+
+def _cells(masks: OrganMasks, crops: ScanCrops | None, checkpoint: ModelFolder) -> OrganCells:
+    found = crops and CropLabels(crops.labels, crops.world)
+    return organ_cells(masks.merged, checkpoint.model.roi, found)
 
 
 def _volume(scan: Scan) -> Volume:

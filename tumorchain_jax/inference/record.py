@@ -10,6 +10,7 @@ from tumorchain_jax import __version__
 from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named
 from tumorchain_jax.inference.runner import Answer
 from tumorchain_jax.report.conclusion import parse_conclusion
+from tumorchain_jax.report.record import View
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.segmentation.masks import OrganMasks
 from tumorchain_jax.weights.model_folder import ModelFolder
@@ -41,7 +42,22 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         source=case.source,
         masks=case.masks.origin if case.masks else None,
         organs=case.masks.statistics if case.masks else {},
+        crops=_crops(answer, checkpoint),
     )
+
+
+def _crops(answer: Answer, checkpoint: ModelFolder) -> dict[int, View]:
+    """The crops that the scan has, by their number."""
+    crops = answer.case.crops
+    if crops is None:
+        return {}
+    regions = checkpoint.model.roi.regions
+    each = enumerate(zip(regions, crops.images, crops.transforms, strict=True))
+    return {
+        number: View(region, image, transform)
+        for number, (region, image, transform) in each
+        if transform is not None
+    }
 
 
 def _warnings(answer: Answer, checkpoint: ModelFolder) -> tuple[str, ...]:

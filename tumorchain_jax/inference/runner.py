@@ -15,9 +15,11 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.models.language.qwen2.model import unroll
+from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
+from tumorchain_jax.reasoning.organ_cells import OrganCells
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import (
     INITIAL_ORGANS,
@@ -61,6 +63,7 @@ class EncodedScan(NamedTuple):
     """A scan's visual tokens and its ROI table, as a batch of one.
 
     Attributes:
+        cells: the same table on the host.
         abnormal: `[O]`, the organ classifier's probability for each organ.
         seconds: spent on encoding.
     """
@@ -68,6 +71,7 @@ class EncodedScan(NamedTuple):
     visual_tokens: Float[Array, "1 M K"]
     roi_index: Int[Array, "1 O L"]
     roi_valid: Bool[Array, "1 O L"]
+    cells: OrganCells
     abnormal: Float[np.ndarray, " O"]
     seconds: float
 
@@ -126,13 +130,15 @@ class Runner:
     def encode(self, case: PreparedCase) -> EncodedScan:
         """Compute a scan's visual tokens and the probability that each organ is abnormal."""
         started = time.monotonic()
-        roi_index = jnp.asarray(case.cells.visual_index)[None]
-        roi_valid = jnp.asarray(case.cells.valid)[None]
-        volume = jnp.asarray(case.scan.image)[None]
-        visual_tokens, abnormal = encode(self._model, self._params, volume, roi_index, roi_valid)
-        abnormal = jax.device_get(abnormal)[0]
+        cells, roi = case.cells, self.checkpoint.model.roi
+        candidates = jnp.asarray(cells.visual_index)[None], jnp.asarray(cells.valid)[None]
+        volume, crops = jnp.asarray(case.scan.image)[None], _crops(case)
+        encoded = encode(self._model, self._params, volume, *candidates, crops)
+        visual_tokens, roi_index, roi_valid, _ = encoded
+        index, valid, abnormal = (array[0] for array in jax.device_get(encoded[1:]))
+        chosen = cells.chosen(roi, index, valid)
         seconds = time.monotonic() - started
-        return EncodedScan(visual_tokens, roi_index, roi_valid, abnormal, seconds)
+        return EncodedScan(visual_tokens, roi_index, roi_valid, chosen, abnormal, seconds)
 
     def run(
         self, asked: Sequence[Asked], *, seed: int = 0, rounds: int | None = None
@@ -169,7 +175,7 @@ class Runner:
         answers = []
         for row, ((case, question), scan) in enumerate(zip(asked, scans, strict=True)):
             tokenizer, organs = self.checkpoint.tokenizer, visited[row]
-            trace = build_trace(result, row, tokenizer, case.cells, scan.abnormal, organs)
+            trace = build_trace(result, row, tokenizer, scan.cells, scan.abnormal, organs)
             seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
             answers.append(Answer(case, question, trace, seed, seconds))
         return answers
@@ -177,7 +183,7 @@ class Runner:
     def _request(
         self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None
     ) -> Request:
-        prompt, visited = self._prompts(asked)
+        prompt, visited = self._prompts(asked, scans)
         B, limit = len(asked), self._loop.max_rounds
         return Request(
             jnp.concatenate([scan.visual_tokens for scan in scans]),
@@ -190,7 +196,9 @@ class Runner:
             jnp.broadcast_to(jax.random.key(seed), (B,)),
         )
 
-    def _prompts(self, asked: Sequence[Asked]) -> tuple[Turn, Bool[np.ndarray, "B O"]]:
+    def _prompts(
+        self, asked: Sequence[Asked], scans: Sequence[EncodedScan]
+    ) -> tuple[Turn, Bool[np.ndarray, "B O"]]:
         """The questions' turns, padded on the left to one length, and the organs in them."""
         global_tokens = self.checkpoint.model.roi.global_tokens
         shape = (len(asked), self._loop.prompt_length)
@@ -198,10 +206,10 @@ class Runner:
         visual_index = np.full(shape, TEXT, np.int32)
         valid = np.zeros(shape, bool)
         visited = np.zeros((len(asked), len(ORGANS)), bool)
-        for row, (case, question) in enumerate(asked):
+        for row, ((_, question), scan) in enumerate(zip(asked, scans, strict=True)):
             rois = []
             if self.checkpoint.initial_roi:
-                rois = initial_rois(question, case.cells.rois())
+                rois = initial_rois(question, scan.cells.rois())
             prompt = self._chat.question(question, (), global_tokens, rois)
             visited[row, [label for label, _ in rois]] = True
             tokens[row, -len(prompt) :] = prompt.tokens
@@ -217,3 +225,10 @@ class Runner:
             sentence = self._roi_prompt.sentences.shape[1]
             length += INITIAL_ORGANS * (sentence + 2 + roi.slots)
         return length
+
+
+def _crops(case: PreparedCase) -> Crops | None:
+    """The crops of a scan as a batch of one."""
+    if case.crops is None:
+        return None
+    return Crops(jnp.asarray(case.crops.images)[None], jnp.asarray(case.crops.world)[None])

@@ -39,6 +39,8 @@ RULES: Rules = (
     ("norm", None),
     ("lora_rank", None),
     ("classes", None),
+    ("crops", None),
+    ("place", None),
     ("channels", None),  # of convolutions: small enough to be whole on every device
     # Axes of activations, which also have `mlp`.
     ("batch", BATCH),

@@ -26,6 +26,7 @@ from tumorchain_jax.data.dataset import (
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import split_patients, write_split
 from tumorchain_jax.models.language.tokenizer import Tokenizer
+from tumorchain_jax.models.tumorchain.crops import CropConfig
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, OTHERS, SHAPES
 from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.records import abnormal_organs, patient_records
@@ -35,10 +36,13 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 OTHER_TRAITS = tuple(dict.fromkeys(trait for traits in OTHERS.values() for trait in traits))
 
 
-def model_scan(patient: Patient, config: PreprocessConfig) -> ModelScan:
-    """Put a digital patient on the model's grid."""
+def model_scan(
+    patient: Patient, config: PreprocessConfig, crops: CropConfig | None = None
+) -> ModelScan:
+    """Put a digital patient on the model's grid, and on that of each crop."""
     findings = patient.lesion_map, patient.other_map, _traits(patient)
-    return on_model_grid(patient.ct, patient.labels, abnormal_organs(patient), config, *findings)
+    abnormal = abnormal_organs(patient)
+    return on_model_grid(patient.ct, patient.labels, abnormal, config, *findings, crops)
 
 
 def _traits(patient: Patient) -> np.ndarray:
@@ -63,8 +67,12 @@ def write_phantoms(
     vocab_size: int,
     processes: int | None = None,
     settings: PatientSettings = SIMPLE_PATIENTS,
+    crops: CropConfig | None = None,
 ) -> None:
     """Write `count` digital patients of consecutive seeds as a data set, resumably.
+
+    Args:
+        crops: to cut around organs, for models that read any.
 
     Raises:
         InputError: the folder holds a data set of other settings.
@@ -74,7 +82,7 @@ def write_phantoms(
         "synthetic": "every scan, lesion and sentence is made up",
         "first_seed": first_seed,
         "count": count,
-        "preprocess": preprocess_values(config),
+        "preprocess": preprocess_values(config, crops),
         "vocab_size": vocab_size,
         **settings.facts(),
     }
@@ -90,7 +98,7 @@ def write_phantoms(
     shards = -(-count // SCANS_PER_SHARD)
     names = [f"{shard:05d}-of-{shards:05d}.arrayrecord" for shard in range(shards)]
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
-    make = partial(_write_shard, folder, names, first_seed, count, config, settings)
+    make = partial(_write_shard, folder, names, first_seed, count, config, settings, crops)
     with local_workers(processes) as workers:
         list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
     records = read_records(folder)
@@ -107,13 +115,14 @@ def _write_shard(
     count: int,
     config: PreprocessConfig,
     settings: PatientSettings,
+    crops: CropConfig | None,
     shard: int,
 ) -> None:
     indices = range(shard * SCANS_PER_SHARD, min((shard + 1) * SCANS_PER_SHARD, count))
     scans, records = [], []
     for index in indices:
         patient = make_patient(first_seed + index, settings)
-        scan = model_scan(patient, config)
+        scan = model_scan(patient, config, crops)
         scans.append(scan.to_bytes())
         visible = np.unique(scan.labels).tolist()
         of_patient = patient_records(patient, index, visible)

@@ -9,7 +9,7 @@ crosses to the host before the end, and nothing about a question, its organs or 
 a shape. Rows of a batch that are done idle.
 
 Shape letters: B batch, P prompt positions, R rounds, T tokens of a round, O organs, Q organs of a
-round, L ROI slots, M visual tokens, K embedding, V vocabulary.
+round, L ROI slots, S candidates for them, M visual tokens, K embedding, V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from tumorchain_jax.models.language.qwen2.model import empty_cache
 from tumorchain_jax.models.layers.apply import run
+from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import (
     GREEDY,
@@ -243,15 +244,35 @@ def _empty_result(config: LoopConfig, request: Request) -> Result:
     )
 
 
+class Encoded(NamedTuple):
+    """What the loop reads of a scan.
+
+    Attributes:
+        roi_index, roi_valid: visual indices of each organ's ROI tokens.
+        abnormal: probability that each organ is, by the organ classifier.
+    """
+
+    visual_tokens: Float[Array, "B M K"]
+    roi_index: Int[Array, "B O L"]
+    roi_valid: Bool[Array, "B O L"]
+    abnormal: Float[Array, "B O"]
+
+
 @partial(jax.jit, static_argnames="model")
 def encode(
     model: TumorChain,
     params: Any,
     volume: Float[Array, "B D H W"],
-    roi_index: Int[Array, "B O L"],
-    roi_valid: Bool[Array, "B O L"],
-) -> tuple[Float[Array, "B M K"], Float[Array, "B O"]]:
-    """Compute a scan's visual tokens, and the probability that each organ is abnormal."""
-    visual_tokens = run(model, params, volume, method="encode")
+    roi_index: Int[Array, "B O S"],
+    roi_valid: Bool[Array, "B O S"],
+    crops: Crops | None = None,
+) -> Encoded:
+    """Compute a scan's visual tokens, choose each organ's ROI tokens, and classify the organs.
+
+    Args:
+        roi_index, roi_valid: the ROI tokens, or the candidates for them (`RoiSpec.candidates`).
+    """
+    visual_tokens = run(model, params, volume, crops, method="encode")
+    roi_index, roi_valid = run(model, params, visual_tokens, roi_index, roi_valid, method="choose")
     logits = run(model, params, visual_tokens, roi_index, roi_valid, method="classify")
-    return visual_tokens, jax.nn.softmax(logits, axis=-1)[:, :, 1]
+    return Encoded(visual_tokens, roi_index, roi_valid, jax.nn.softmax(logits, axis=-1)[:, :, 1])

@@ -27,6 +27,7 @@ class OrganMention:
         outcome: `looked_at` when its ROI tokens entered before the next round; else why not.
         cells: raster indices of its ROI cells in the token grid, empty when it has none.
         abnormal_probability: the organ classifier's, None when the organ has no ROI cells.
+        crop: number of the crop whose token grid that is; None if it is the scan's.
     """
 
     label: int
@@ -36,6 +37,7 @@ class OrganMention:
     outcome: Outcome
     cells: tuple[int, ...]
     abnormal_probability: float | None
+    crop: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def build_trace(
                 _outcome(label, looked_at, seen, cells),
                 tuple(cells.cells[label][cells.valid[label]].tolist()),
                 float(abnormal[label]) if cells.valid[label].any() else None,
+                int(cells.view[label]) - 1 if cells.view[label] else None,
             )
             for label, matched, span in mentions
         )

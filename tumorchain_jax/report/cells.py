@@ -1,4 +1,4 @@
-"""Locate ROI cells: cells of the token grid -> a mask and a box of the model grid."""
+"""Locate ROI cells: cells of the token grid -> a mask and a box of the scan's or a crop's grid."""
 
 from collections.abc import Sequence
 

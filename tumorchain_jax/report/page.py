@@ -15,7 +15,8 @@ from tumorchain_jax.anatomy.organs import ORGANS, display_name
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
-from tumorchain_jax.report.record import ReportRecord
+from tumorchain_jax.report.record import ReportRecord, View
+from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
@@ -135,7 +136,8 @@ def _round(report: ReportRecord, number: int, each: Round, colours: Colours) -> 
     cut = "" if each.complete else '<p class="cut">This round was cut at its token limit.</p>'
     pictures = [_organ_pictures(report, mention, colours) for mention in looked_at(each)]
     if number == 1 and not pictures:
-        pictures = [_figure(report, (), (0, 0, 0), "<strong>Whole scan</strong>: middle slices.")]
+        scan, caption = report.scan, "<strong>Whole scan</strong>: middle slices."
+        pictures = [_figure(scan, report.cells, (), (0, 0, 0), caption)]
     return f"""<li class="round"><article>
 <h3>Round {number}</h3>
 <p class="free-text">{_marked(report, each, colours)}</p>
@@ -211,17 +213,23 @@ def _organ_pictures(report: ReportRecord, mention: OrganMention, colours: Colour
         extent = ", ".join(f"{axis} {low:.0f} to {high:.0f}" for axis, low, high in edges)
         cells = len(mention.cells)
         caption += f": {cells} cell{'s' * (cells != 1)} within {extent} mm (RAS+)."
+    view = report.view(mention)
+    if view.name:
+        through, *_, inside = spacing_of(view.transform)
+        caption += f" Read in a crop at {through:.1f} x {inside:.1f} x {inside:.1f} mm a voxel."
     if mention.abnormal_probability is not None:
         caption += (
             f" Abnormal: {mention.abnormal_probability:.0%}, the organ classifier's probability, "
             "not a diagnosis."
         )
-    return _figure(report, mention.cells, colours[mention.label], caption)
+    return _figure(view, report.cells, mention.cells, colours[mention.label], caption)
 
 
-def _figure(report: ReportRecord, cells: tuple[int, ...], colour: Colour, caption: str) -> str:
-    mask = cell_mask(cells, report.cells, report.transform.grid)
-    return figure(planes(report.image, report.transform.to_world, mask, colour), caption)
+def _figure(
+    view: View, grid: tuple[int, int, int], cells: tuple[int, ...], colour: Colour, caption: str
+) -> str:
+    mask = cell_mask(cells, grid, view.transform.grid)
+    return figure(planes(view.image, view.transform.to_world, mask, colour), caption)
 
 
 def figure(pictures: Sequence[Picture], caption: str) -> str:

@@ -11,11 +11,27 @@ import numpy as np
 from tumorchain_jax import NOTICE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
 from tumorchain_jax.report.cells import cell_box
+from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
 SCHEMA_VERSION = "1.2"
+
+
+@dataclass(frozen=True)
+class View:
+    """A volume that the model read: the whole scan, or a crop around an organ.
+
+    Attributes:
+        name: of the crop's region; empty for the scan.
+        image: float32 `[D, H, W]` in [0, 1].
+        transform: from its grid to the patient.
+    """
+
+    name: str
+    image: np.ndarray
+    transform: GridTransform
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +58,7 @@ class ReportRecord:
         masks: where the organ masks came from, None if that is not known.
         organs: measurements of each organ in its mask, by its name in Table 10.
         truth: the known truth about a synthetic lesion, None for a real scan.
+        crops: that the model read by their number, those that are there; no crops, none.
     """
 
     question: str
@@ -63,6 +80,7 @@ class ReportRecord:
     masks: MaskOrigin | None = None
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
+    crops: Mapping[int, View] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
@@ -81,13 +99,23 @@ class ReportRecord:
         return Path(self.source).name
 
     def box(self, mention: OrganMention) -> Box | None:
-        """Return (min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1]; None without."""
+        """Return (min d, h, w, max d, h, w) of the organ's ROI cells in [0, 1] of the volume that
+        they were read from (see `view`); None without."""
         return cell_box(mention.cells, self.cells)
+
+    @property
+    def scan(self) -> View:
+        """The whole scan, as the model read it."""
+        return View("", self.image, self.transform)
+
+    def view(self, mention: OrganMention) -> View:
+        """Return the volume whose tokens the organ's ROI cells are."""
+        return self.scan if mention.crop is None else self.crops[mention.crop]
 
     def box_mm(self, mention: OrganMention) -> Box | None:
         """Return (min x, y, z, max x, y, z) of the ROI cells in mm RAS+; None without cells."""
         box = self.box(mention)
-        return None if box is None else self.transform.box_to_mm(box)
+        return None if box is None else self.view(mention).transform.box_to_mm(box)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields of `report.json`; NaN and infinity become None."""
@@ -111,6 +139,8 @@ class ReportRecord:
             "warnings": self.warnings,
             "notice": NOTICE,
         }
+        if self.crops:
+            record["crops"] = [_crop(view) for view in self.crops.values()]
         if self.truth is not None:
             record["truth"] = self.truth
         return _plain(record)
@@ -119,6 +149,7 @@ class ReportRecord:
         return {**asdict(each), "organs": [self._organ(mention) for mention in each.organs]}
 
     def _organ(self, mention: OrganMention) -> dict[str, Any]:
+        cropped = {} if mention.crop is None else {"crop": self.view(mention).name}
         return {
             "organ": mention.organ,
             "label": mention.label,
@@ -129,7 +160,14 @@ class ReportRecord:
             "box": self.box(mention),
             "box_mm": self.box_mm(mention),
             "abnormal_probability": mention.abnormal_probability,
+            **cropped,
         }
+
+
+def _crop(view: View) -> dict[str, Any]:
+    """Region, box in mm RAS+, and spacing along D, H, W in mm of a crop."""
+    box = view.transform.box_to_mm((0, 0, 0, 1, 1, 1))
+    return {"region": view.name, "box_mm": box, "spacing_mm": spacing_of(view.transform)}
 
 
 def _plain(value: Any) -> Any:

@@ -196,14 +196,15 @@ def _resize(
     image = np.empty(config.grid, np.float32)
     neighbours = _neighbours(body.shape[0], config.grid[0])
     for depth, (below, above, weight) in enumerate(zip(*neighbours, strict=True)):
-        low, high = _window(body[below], config), _window(body[above], config)
+        low, high = window(body[below], config), window(body[above], config)
         plane = np.pad(low + (high - low) * weight, padding[1:])
         rows = _resize_first_axis(plane, config.grid[1])
         image[depth] = _resize_first_axis(rows.T, config.grid[2]).T
     return image
 
 
-def _window(hu: np.ndarray, config: PreprocessConfig) -> np.ndarray:
+def window(hu: np.ndarray, config: PreprocessConfig) -> np.ndarray:
+    """Map the CT window of HU to float32 in [0, 1], clipped."""
     scaled = (hu.astype(np.float32) - (config.level - config.width / 2)) / config.width
     return np.clip(scaled, 0.0, 1.0)
 

@@ -62,12 +62,14 @@ class OrganMasks:
         origin: where they come from.
         statistics: of each merged label that has voxels, on the scan's own grid.
         pending: what can still be segmented; None if nothing.
+        labels: TotalSegmentator ids on the scan's voxels, of masks that `ensure` has just made.
     """
 
     merged: np.ndarray
     origin: MaskOrigin
     statistics: Mapping[str, OrganStatistics]
     pending: PendingSegmentation | None = None
+    labels: Volume | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -98,7 +100,8 @@ class OrganMasks:
         origin = MaskOrigin("predicted", pending.segmenter.name, weights)
         complete = len(weights) == len(pending.segmenter.models)
         masks = _masks(pending.ct, labels, pending.transform, origin)
-        return masks if complete else replace(masks, pending=replace(pending, labels=labels))
+        left = None if complete else replace(pending, labels=labels)
+        return replace(masks, pending=left, labels=labels)
 
 
 def given_masks(ct: Volume, labels: Volume, transform: GridTransform) -> OrganMasks:

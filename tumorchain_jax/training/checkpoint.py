@@ -37,7 +37,7 @@ class Checkpoints:
             the number of batches read so far in that order.
     """
 
-    def __init__(self, workdir: AnyPath, keep: int, order: Mapping[str, int]):
+    def __init__(self, workdir: AnyPath, keep: int, order: Mapping[str, int | float | str]):
         self._workdir, self._order = workdir, dict(order)
         folder = epath.Path(absolute(workdir) / "checkpoints")
         folder.mkdir(exist_ok=True)

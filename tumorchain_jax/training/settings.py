@@ -12,6 +12,8 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.layers.attention import KERNELS
 from tumorchain_jax.models.layers.remat import Remat
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.tumorchain.roi_spec import RoiRank
+from tumorchain_jax.reasoning.crops import region_labels
 from tumorchain_jax.reasoning.prompt import History
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -120,7 +122,8 @@ TUMORCHAIN: Mapping[str, Rule] = {
     "frozen_dtype": Choice(DTYPES),
     "model.dtype": Choice(DTYPES),
     "model.roi_slots": POSITIVE,
-    "model.roi_source": Choice(("encoder", "global")),
+    "model.roi_source": Choice(("encoder", "global", "crop")),
+    "model.roi_rank": Choice(get_args(RoiRank)),
     "model.global_pool": POSITIVE,
     "pretrain.patch_stage.steps": COUNT,
     "pretrain.scan_stage.steps": COUNT,
@@ -172,6 +175,8 @@ def _check_model(model: TumorChainConfig) -> None:
     if min(heads, shared) < 1 or heads % shared:
         expected = f"a divisor of the {heads} attention heads"
         _refuse("model.decoder.num_key_value_heads", str(shared), expected)
+    for region in model.roi.regions:
+        region_labels(region)
 
 
 def _check_patch(segmenter: ConfigDict) -> None:

@@ -47,5 +47,5 @@ class TrainingTask:
     volumes: int = 0
     best: str = "loss"
     describe_batch: Callable[[int], Sequence[str]] = _no_names
-    data_fingerprint: Mapping[str, int] = field(default_factory=dict)
+    data_fingerprint: Mapping[str, int | float | str] = field(default_factory=dict)
     export: Callable[[HostArrays, HostArrays], None] = _no_export

@@ -3,15 +3,21 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax.core import FrozenDict
 from flax.linen import meta
 
 from tumorchain_jax.core.path_rules import flatten, unflatten
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.apply import run
-from tumorchain_jax.models.tumorchain.model import NANO, TumorChainConfig, abstract_params
+from tumorchain_jax.models.tumorchain.model import (
+    NANO,
+    NANO_LENS,
+    TumorChainConfig,
+    abstract_params,
+)
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig, patchify
-from tumorchain_jax.training.pretraining.model import PatchClassifier, classify_patches
+from tumorchain_jax.training.pretraining.model import ABNORMAL, PatchClassifier, classify_patches
 from tumorchain_jax.training.pretraining.train import ATTENTION_OUT, PRETRAINED
 
 PARTS = ("kernel", "bias")
@@ -54,15 +60,18 @@ def test_single_patch_is_a_patch_of_a_scan_without_attention() -> None:
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_encoder_is_that_of_the_model() -> None:
+@pytest.mark.parametrize("config", [NANO, NANO_LENS], ids=["nano", "lens"])
+def test_what_is_handed_on_is_that_of_the_model(config: TumorChainConfig) -> None:
     """What pretraining leaves must fit into the model, name by name."""
+    labels = LABELS.copy({ABNORMAL: 2}) if config.crop else LABELS
+    parts = PRETRAINED if config.crop else PRETRAINED[:2]
 
     def init(key: jax.Array) -> dict:
-        variables = PatchClassifier(NANO, LABELS).init(key, jnp.zeros((1, *NANO.encoder.image)))
+        variables = PatchClassifier(config, labels).init(key, jnp.zeros((1, *config.encoder.image)))
         return flatten(meta.unbox(variables)["params"])
 
     classifier = {p: x.shape for p, x in jax.eval_shape(init, jax.random.key(0)).items()}
-    model = {p: x.shape for p, x in abstract_params(NANO).items()}
+    model = {p: x.shape for p, x in abstract_params(config).items()}
     ours = {p: x for p, x in classifier.items() if p.startswith(PRETRAINED)}
-    assert ours == {p: x for p, x in model.items() if p.startswith(PRETRAINED)}
+    assert ours == {p: x for p, x in model.items() if p.startswith(parts)}
     assert set(classifier) - set(ours) == {f"{label}/{p}" for label in LABELS for p in PARTS}

@@ -79,7 +79,8 @@ def test_patch_stage_learns_and_returns_the_encoder(
     shared: SimpleNamespace, tiny: TumorChainConfig
 ) -> None:
     params, expected = shared.patch, abstract_params(tiny)
-    assert set(params) == {path for path in expected if path.startswith(PRETRAINED)}
+    parts = set(PRETRAINED) - {"organ_classifier/"}  # handed on by models with crops alone
+    assert set(params) == {path for path in expected if path.startswith(tuple(parts))}
     assert all(params[path].shape == expected[path].shape for path in params)
     attention = {path for path in params if re.fullmatch(ATTENTION_OUT, path)}
     assert len(attention) == 2

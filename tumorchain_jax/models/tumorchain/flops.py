@@ -29,18 +29,21 @@ def training_flops(
         "projector": config.roi.visual_tokens,
         "decoder": length,
         "organ_classifier": organs,
+        "crop_embedding": len(config.roi.regions),
     }
+    if config.roi_rank == "evidence":
+        vectors["organ_classifier"] += config.roi.visual_tokens
     for path, leaf in abstract_params(config).items():
         if path.endswith(("/kernel", "/lora_a", "/lora_b")) or _is_tied_head(config, path):
             part, _, inner = path.partition("/")
             if part == "encoder":
-                forward = encoder.kernel_flops(config.encoder, inner, leaf.shape)
+                forward = encoder.kernel_flops(config.encoder, inner, leaf.shape) * config.volumes
             else:
                 forward = 2 * prod(leaf.shape) * vectors[part]
             total += forward * (3 if path in trained else 2)
     decoder = config.decoder
     heads = decoder.num_attention_heads * decoder.head_dim
-    attention = encoder.attention_flops(config.encoder)
+    attention = encoder.attention_flops(config.encoder) * config.volumes
     attention += decoder.num_hidden_layers * 2 * length**2 * heads
     return batch_size * (total + 3 * attention)
 

@@ -15,6 +15,7 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS
 from tumorchain_jax.data.dataset import SUBSTRUCTURES
 from tumorchain_jax.phantoms.dataset import OTHER_TRAITS
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
+from tumorchain_jax.training.pretraining.model import ABNORMAL
 from tumorchain_jax.training.pretraining.source import BATCH_SHARES
 from tumorchain_jax.training.state import Metrics
 
@@ -31,6 +32,7 @@ VALUES |= {"centre": 1, "place": 3} | TRAITS
 """Label -> how many logits it has."""
 LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5, "place": 1.0}
 LOSS_WEIGHTS |= {"density": 0.2, "shape": 0.6, "border": 0.6, "other": 0.6}
+LOSS_WEIGHTS |= {ABNORMAL: 3.0}
 
 
 class PatchLabels(NamedTuple):
@@ -67,7 +69,7 @@ def patch_label_loss(
     however many there are of each.
 
     Args:
-        logits: by label, `[*K, values]`.
+        logits: by label, `[*K, values]`; of `ABNORMAL` only for models with crops.
     """
     patches = labels.organ.ndim
     logits = {name: values.reshape(-1, values.shape[-1]) for name, values in logits.items()}
@@ -87,6 +89,12 @@ def patch_label_loss(
         "centre": _mean(_binary(logits["centre"][:, 0], labels.centre), tumour),
         "place": _mean(jnp.mean((logits["place"] - labels.place) ** 2, axis=1), counts),
     }
+    if ABNORMAL in logits:
+        # A look-alike, the last kind, is benign.
+        pathological = labels.found[:, :-1].any(axis=1)
+        sure = counts * (pathological | ~labels.unsure[:, :-1].any(axis=1))
+        value = pathological.astype(jnp.int32)
+        losses[ABNORMAL] = _mean(_cross_entropy(logits[ABNORMAL], value), sure)
     metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], labels.part, parted)}
     for number, trait in enumerate(TRAITS):
         value = jnp.maximum(labels.traits[:, number], 0)

@@ -23,10 +23,13 @@ from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.linear import Linear
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
+from tumorchain_jax.models.tumorchain.organ_classifier import OrganClassifier
 from tumorchain_jax.models.tumorchain.projector import Projector
 from tumorchain_jax.models.vision.vit3d.model import ViT3D, ViT3DConfig
 
 POSITIONS = "encoder/position_embed"
+ABNORMAL = "abnormal"
+"""Label of a patch with any tumour, metastasis or pathological node, of models with crops."""
 PatchLogits = dict[str, Array]
 """Logits by label, each `[..., values]`."""
 
@@ -47,7 +50,8 @@ def patch_encoder(config: TumorChainConfig) -> ViT3DConfig:
 class PatchClassifier(nn.Module):
     """Encoder and projector, and a linear head for each label on each patch.
 
-    So the projector's output, which the decoder will read, linearly encodes what a patch holds.
+    So the projector's output, which the decoder will read, linearly encodes what a patch holds. The
+    head of `ABNORMAL` is the organ classifier's own layer, which later ranks the cells of an organ.
 
     Attributes:
         labels: label -> its number of values.
@@ -63,10 +67,13 @@ class PatchClassifier(nn.Module):
         patches = ViT3D(patch_encoder(config), name="encoder")(volume)
         patches = Projector(config.projector, config.decoder.hidden_size, name="projector")(patches)
         axes = ("embed", "classes")
-        return {
-            label: Linear(values, axes, use_bias=True, name=label)(patches)
-            for label, values in self.labels.items()
-        }
+
+        def head(label: str, values: int) -> Array:
+            if label == ABNORMAL:
+                return OrganClassifier(name="organ_classifier").classify_tokens(patches)
+            return Linear(values, axes, use_bias=True, name=label)(patches)
+
+        return {label: head(label, values) for label, values in self.labels.items()}
 
 
 def classify_patches(

@@ -54,19 +54,27 @@ class PatchLabelSource:
 
     Args:
         crops: per scan, each shifted by up to half a patch.
+        views: whether the crops around organs are read too, each as a scan of its own.
 
     Raises:
         InputError: the training scans have no lesions, so that there is nothing to learn.
     """
 
-    def __init__(self, folder: Path, encoder: ViT3DConfig, crops: int, seed: int):
+    def __init__(
+        self, folder: Path, encoder: ViT3DConfig, crops: int, seed: int, views: bool = False
+    ):
         scans = TrainingScans(folder)
         drawn: list[Patches] = []
         lesions = False
         for index in tqdm(range(len(scans)), "patches", unit=" scans", disable=None):
             scan, rng = scans[index], np.random.default_rng([seed, index])
             lesions = lesions or bool(scan.lesions.any())
-            drawn += [draw_patches(cut_scan(scan, encoder, rng), rng) for _ in range(crops)]
+            read = scan.views() if views else [scan]
+            drawn += [
+                draw_patches(cut_scan(view, encoder, rng), rng, len(read))
+                for view in read
+                for _ in range(crops)
+            ]
         if not lesions:
             raise InputError(
                 folder,
@@ -101,14 +109,25 @@ class PatchLabelSource:
 
 
 def scan_batches(
-    folder: Path, encoder: ViT3DConfig, size: int, seed: int, first_step: int
+    folder: Path,
+    encoder: ViT3DConfig,
+    size: int,
+    seed: int,
+    first_step: int,
+    views: bool = False,
 ) -> Iterator[Patches]:
     """Endless batches of whole scans from step `first_step` on, each randomly shifted.
 
     `volume` `[size, D, H, W]` and the labels of all its patches, `[size, N, ...]`.
+
+    Args:
+        views: whether a random one of a scan and its crops around organs takes its place.
     """
 
     def cut(scan: ModelScan, rng: np.random.Generator) -> Patches:
+        if views:
+            read = scan.views()
+            scan = read[int(rng.integers(len(read)))]
         labelled = cut_scan(scan, encoder, rng)
         volume = _volume(labelled.pop("patches"), encoder.cells)
         del labelled["patch_index"]
@@ -160,13 +179,18 @@ def _volume(patches: np.ndarray, grid: tuple[int, int, int]) -> np.ndarray:
     return blocks.reshape(d * p, h * q, w * r)
 
 
-def draw_patches(cut: Patches, rng: np.random.Generator) -> Patches:
-    """All patches of a scan that hold a finding, and some of the others."""
+def draw_patches(cut: Patches, rng: np.random.Generator, views: int = 1) -> Patches:
+    """All patches of a scan that hold a finding, and some of the others.
+
+    Args:
+        views: of the patient, which share the number of the others.
+    """
     ill, digestive = cut["found"].any(axis=1), cut["present"].any(axis=1)
     healthy, rest = (
         rng.permutation(np.flatnonzero(group)) for group in (digestive & ~ill, ~digestive & ~ill)
     )
-    chosen = np.concatenate([np.flatnonzero(ill), healthy[:HEALTHY_PATCHES], rest[:OTHER_PATCHES]])
+    most = (-(-HEALTHY_PATCHES // views), -(-OTHER_PATCHES // views))
+    chosen = np.concatenate([np.flatnonzero(ill), healthy[: most[0]], rest[: most[1]]])
     return {name: values[chosen] for name, values in cut.items()}
 
 

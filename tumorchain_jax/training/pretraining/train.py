@@ -30,6 +30,7 @@ from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import split_trainable
 from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
 from tumorchain_jax.training.pretraining.model import (
+    ABNORMAL,
     PatchClassifier,
     classify_patches,
     patch_encoder,
@@ -44,8 +45,8 @@ from tumorchain_jax.training.task import TrainingTask
 # stage, so that the scan stage starts from what the encoder has learned there.
 ATTENTION_OUT = r"encoder/blocks/out_proj/.*"
 PATCH_STAGE, SCAN_STAGE = ((ATTENTION_OUT, False), (".*", True)), ((".*", True),)
-PRETRAINED = ("encoder/", "projector/")
-"""The parts that are handed on; the heads are dropped."""
+PRETRAINED = ("encoder/", "projector/", "organ_classifier/")
+"""The parts that are handed on, the last by models with crops alone; other heads are dropped."""
 NOISE, OFFSET, GAIN = (0.0, 0.06), (-0.04, 0.04), (0.9, 1.1)
 """Ranges of augmentation: what is added, as shares of the window's width, and the contrast."""
 
@@ -88,7 +89,8 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[s
     named = config.pretrain.folder
     folder = as_path(named) if named else workdir / "pretrain"
     mesh = make_mesh(dict(config.mesh))
-    model = PatchClassifier(config.model, FrozenDict(VALUES))
+    labels = VALUES | ({ABNORMAL: 2} if config.model.crop else {})
+    model = PatchClassifier(config.model, FrozenDict(labels))
 
     @jax.jit
     def init(key: Array) -> Params:
@@ -113,7 +115,8 @@ def _patch_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stag
         return classify_patches(model, params, patches, batch["patch_index"])
 
     def batches_from(step: int) -> Iterator[Patches]:
-        source = PatchLabelSource(data, encoder, fields.crops_per_scan, seed)
+        views = config.model.crop is not None
+        source = PatchLabelSource(data, encoder, fields.crops_per_scan, seed, views)
         yield from source.batches(fields.patches_per_batch, seed, step)
 
     return Stage("patch_stage", PATCH_STAGE, classify, batches_from)
@@ -126,7 +129,8 @@ def _scan_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage
         return run(model, unflatten(params), add_noise(key, batch["volume"]))
 
     def batches_from(step: int) -> Iterator[Patches]:
-        yield from scan_batches(data, encoder, scans, config.seed, step)
+        views = config.model.crop is not None
+        yield from scan_batches(data, encoder, scans, config.seed, step, views)
 
     return Stage("scan_stage", SCAN_STAGE, classify, batches_from)
 

@@ -15,7 +15,7 @@ from tumorchain_jax.core.remote import (
     local_copy,
     upload,
 )
-from tumorchain_jax.data.dataset import preprocess_values, read_manifest
+from tumorchain_jax.data.dataset import check_preprocess, preprocess_values, read_manifest
 from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.pipeline import ExampleSource, Layout
 from tumorchain_jax.models.language.tokenizer import Tokenizer
@@ -43,8 +43,10 @@ def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
         vocab_size = config.model.decoder.vocab_size
         first_seed, count = config.data.first_seed, config.data.phantoms
         settings = PatientSettings(config.data.phantom_kind, config.data.anatomies)
-        preprocess = preprocess_of(config)
-        write_phantoms(made, first_seed, count, preprocess, vocab_size, settings=settings)
+        preprocess, crops = preprocess_of(config), config.model.crop
+        write_phantoms(
+            made, first_seed, count, preprocess, vocab_size, settings=settings, crops=crops
+        )
         if is_remote(folder) and not (folder / MANIFEST).exists():
             upload(made, folder, last=[MANIFEST])
     barrier("data")
@@ -58,7 +60,8 @@ def open_dataset(config: ConfigDict, folder: Path) -> tuple[ExampleSource, Token
         InputError: the folder is no data set; its grid, window, tokenizer or split do not fit; or
             it has too few rows for a batch.
     """
-    _check_preprocess(folder, preprocess_of(config))
+    preprocessing = preprocess_values(preprocess_of(config), config.model.crop)
+    check_preprocess(folder, read_manifest(folder), preprocessing, "name another folder")
     check_split(folder)
     tokenizer = Tokenizer.load(folder, config.model.template.special_tokens)
     check_vocabulary(folder, tokenizer, config.model)
@@ -87,11 +90,3 @@ def layout_of(config: ConfigDict) -> Layout:
         iir=config.iir,
         template=model.template,
     )
-
-
-def _check_preprocess(folder: Path, preprocess: PreprocessConfig) -> None:
-    found, expected = read_manifest(folder).get("preprocess"), preprocess_values(preprocess)
-    if found != expected:
-        raise InputError(
-            folder / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
-        )

@@ -1,6 +1,7 @@
 """The hybrid loss of Eq. 8.
 
-Shape letters: B scans, T positions of a row, O organs, L ROI slots, V vocabulary.
+Shape letters: B scans, C crops, T positions of a row, O organs, S ROI slots or candidates for them,
+V vocabulary.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.attention import Packing
 from tumorchain_jax.models.layers.logical_axes import constrain
+from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.training.state import Metrics, Params
 
@@ -30,9 +32,18 @@ class Batch(NamedTuple):
     loss_mask: Bool[Array, "B T"]
     positions: Int[Array, "B T"]
     segment_ids: Int[Array, "B T"]
-    roi_index: Int[Array, "B O L"]
-    roi_valid: Bool[Array, "B O L"]
+    roi_index: Int[Array, "B O S"]
+    roi_valid: Bool[Array, "B O S"]
     abnormal: Int[Array, "B O"]
+    crops: Num[Array, "B C D H W"] | None = None
+    crop_world: Float[Array, "B C 7"] | None = None
+
+    def inputs(self) -> tuple[Float[Array, "B D H W"], Crops | None]:
+        """What the model's encoder reads: intensities in [0, 1]."""
+        volume = _intensities(self.volume)
+        if self.crops is None or self.crop_world is None:
+            return volume, None
+        return volume, Crops(_intensities(self.crops), self.crop_world)
 
 
 TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
@@ -68,9 +79,7 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
     Raises:
         InputError: they do not divide the row.
     """
-    volume = batch.volume
-    if jnp.issubdtype(volume.dtype, jnp.integer):
-        volume = volume.astype(jnp.float32) / 255  # as stored in a data set
+    volume, crops = batch.inputs()
     hidden, organ_logits = run(
         model,
         params,
@@ -80,6 +89,7 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
         Packing(batch.positions, batch.segment_ids),
         batch.roi_index,
         batch.roi_valid,
+        crops,
         method="hidden",
     )
 
@@ -96,6 +106,13 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
     )
     return Sums(token_loss, token_hits, tokens, organ_loss, organ_hits, organs)
+
+
+def _intensities(voxels: Num[Array, "*B D H W"]) -> Float[Array, "*B D H W"]:
+    """Intensities in [0, 1]; a data set stores them in steps of 1/255."""
+    if jnp.issubdtype(voxels.dtype, jnp.integer):
+        return voxels.astype(jnp.float32) / 255
+    return voxels
 
 
 def _next(x: Num[Array, "B T"] | Bool[Array, "B T"]) -> Num[Array, "B T"] | Bool[Array, "B T"]:

@@ -10,6 +10,7 @@ from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import first_match
 from tumorchain_jax.models.layers.attention import KERNELS, PLATFORMS
+from tumorchain_jax.models.tumorchain.crops import WORLD
 from tumorchain_jax.models.tumorchain.flops import training_flops
 from tumorchain_jax.models.tumorchain.model import (
     TumorChain,
@@ -91,6 +92,11 @@ def _abstract_batch(config: ConfigDict, mesh: Mesh) -> Batch:
     def array(shape: tuple[int, ...], dtype: Any) -> Any:
         return rows(mesh, (config.batch_size, *shape), dtype)
 
+    crops: dict[str, Any] = {}
+    if model.crop:
+        count = len(model.crop.regions)
+        crops["crops"] = array((count, *model.encoder.image), jnp.uint8)
+        crops["crop_world"] = array((count, WORLD), jnp.float32)
     return Batch(
         volume=array(model.encoder.image, jnp.uint8),
         tokens=array((length,), jnp.int32),
@@ -98,7 +104,8 @@ def _abstract_batch(config: ConfigDict, mesh: Mesh) -> Batch:
         loss_mask=array((length,), jnp.bool_),
         positions=array((length,), jnp.int32),
         segment_ids=array((length,), jnp.int32),
-        roi_index=array((len(ORGANS), model.roi_slots), jnp.int32),
-        roi_valid=array((len(ORGANS), model.roi_slots), jnp.bool_),
+        roi_index=array((len(ORGANS), model.roi.candidates), jnp.int32),
+        roi_valid=array((len(ORGANS), model.roi.candidates), jnp.bool_),
         abnormal=array((len(ORGANS),), jnp.int8),
+        **crops,
     )

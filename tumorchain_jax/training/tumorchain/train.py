@@ -4,6 +4,7 @@ Order on start: data set (made if need be), then the latest checkpoint; without 
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 
 import jax
@@ -85,6 +86,18 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
             "seed": config.seed,
             "batch_size": config.batch_size,
             "rows": len(source),
+            **_roi_fields(config.model),
         },
         export=write,
     )
+
+
+def _roi_fields(model: TumorChainConfig) -> dict[str, float | str]:
+    """Fields that decide which cells are ROI tokens, yet no array's shape; none by default."""
+    fields: dict[str, float | str] = {}
+    if model.crop or model.roi_rank != "coverage":
+        fields["model.roi_rank"] = model.roi_rank
+    if model.crop:
+        values = asdict(model.crop) | {"regions": ", ".join(model.crop.regions)}
+        fields |= {f"model.crop.{name}": value for name, value in values.items()}
+    return fields
