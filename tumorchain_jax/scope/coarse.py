@@ -50,13 +50,13 @@ class CoarseScan:
         return np.stack([ndimage.binary_fill_holes(plane) for plane in self.body])
 
     @cached_property
-    def area_cm2(self) -> Float[np.ndarray, "D"]:
+    def area_cm2(self) -> Float[np.ndarray, " D"]:
         """Axial cross-section of the trunk in each slice."""
         pixel = self.spacing[1] * self.spacing[2] / 100
         return self.trunk.sum((1, 2)) * pixel
 
     @cached_property
-    def occupied(self) -> Bool[np.ndarray, "D"]:
+    def occupied(self) -> Bool[np.ndarray, " D"]:
         """Slices with a fifth or more of the usual cross-section."""
         filled = self.area_cm2[self.area_cm2 > 0]
         return self.area_cm2 > 0.2 * (np.median(filled) if filled.size else np.inf)

@@ -1,6 +1,7 @@
 """Image statistics of a CT: noise, slices out of order, values that are not Hounsfield units."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from scipy import ndimage
@@ -61,10 +62,9 @@ def _correlation(voxels: np.ndarray, axis: int) -> float:
 
 def _check_order(fine: Volume, coarse: CoarseScan) -> Iterator[Finding]:
     slices, step = coarse.slices, fine.spacing[0]
-    steps = np.array([np.abs(b - a).mean() for a, b in zip(slices, slices[1:], strict=False)])
-    repeated = np.array(
-        [np.array_equal(a[::3, ::3], b[::3, ::3]) for a, b in zip(fine.voxels, fine.voxels[1:])]
-    )
+    steps = np.array([np.abs(b - a).mean() for a, b in pairwise(slices)])
+    thinned = fine.voxels[:, ::3, ::3]
+    repeated = np.array([np.array_equal(a, b) for a, b in pairwise(thinned)])
     # Empty slices are alike: what is asked is whether an image is repeated.
     repeated &= steps == 0
     repeated &= slices[1:].max((1, 2)) > LOWEST_HU / 2

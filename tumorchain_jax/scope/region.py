@@ -55,8 +55,8 @@ def check_region(ct: Volume, coarse: CoarseScan) -> Iterator[Finding]:
 
 def _check_size(coarse: CoarseScan) -> Iterator[Finding]:
     area = float(np.median(coarse.area_cm2[coarse.occupied]))
-    size = [np.ptp(np.nonzero(coarse.trunk.any(axes))[0]) + 1 for axes in ((1, 2), (0, 2), (0, 1))]
-    height, depth, width = np.array(size) * coarse.spacing
+    size = [np.ptp(np.nonzero(coarse.trunk.any(axes))[0]) + 1 for axes in ((0, 2), (0, 1))]
+    depth, width = np.array(size) * coarse.spacing[1:]
     check_spacing = "check the spacing, and that the scan is of an abdomen"
     if not SMALLEST_CM2 <= area <= LARGEST_CM2 or max(depth, width) > WIDEST_MM:
         found = f"a body of {area:.0f} cm2 in cross-section ({width:.0f} x {depth:.0f} mm)"
