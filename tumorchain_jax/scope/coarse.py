@@ -33,21 +33,21 @@ class CoarseScan:
     affine: Float[np.ndarray, "4 4"]
 
     @cached_property
-    def body(self) -> Bool[np.ndarray, "D H W"]:
-        """The largest connected piece over -300 HU, without table tops and other thin objects."""
-        dense = self.hu > BODY_HU
-        opened = np.stack([ndimage.binary_opening(plane) for plane in dense])
-        pieces, count = ndimage.label(opened)
-        if not count:
-            return opened
-        sizes = np.bincount(pieces.ravel())
-        sizes[0] = 0
-        return pieces == sizes.argmax()
+    def trunk(self) -> Bool[np.ndarray, "D H W"]:
+        """The largest connected piece over -300 HU, with all that it encloses (lungs, bowel gas).
+
+        What a slice encloses is filled in before thin objects (table, clothes) are taken away, so
+        that a thin chest wall still encloses the lungs.
+        """
+        filled = [ndimage.binary_fill_holes(plane) for plane in self.hu > BODY_HU]
+        thick = np.stack([ndimage.binary_opening(plane) for plane in filled])
+        pieces, count = ndimage.label(thick)
+        return pieces == 1 + np.bincount(pieces.ravel())[1:].argmax() if count else thick
 
     @cached_property
-    def trunk(self) -> Bool[np.ndarray, "D H W"]:
-        """The body with all that it encloses in an axial slice, as lungs and bowel gas."""
-        return np.stack([ndimage.binary_fill_holes(plane) for plane in self.body])
+    def body(self) -> Bool[np.ndarray, "D H W"]:
+        """The trunk without the air in it."""
+        return self.trunk & (self.hu > BODY_HU)
 
     @cached_property
     def area_cm2(self) -> Float[np.ndarray, " D"]:
