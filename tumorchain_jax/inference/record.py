@@ -41,6 +41,7 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         source=case.source,
         masks=case.masks.origin if case.masks else None,
         organs=case.masks.statistics if case.masks else {},
+        forced=case.forced,
     )
 
 

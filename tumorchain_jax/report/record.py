@@ -15,7 +15,7 @@ from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +42,7 @@ class ReportRecord:
         masks: where the organ masks came from, None if that is not known.
         organs: measurements of each organ in its mask, by its name in Table 10.
         truth: the known truth about a synthetic lesion, None for a real scan.
+        forced: findings for which the scan or its mask would have been refused without --force.
     """
 
     question: str
@@ -63,6 +64,7 @@ class ReportRecord:
     masks: MaskOrigin | None = None
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
+    forced: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
@@ -113,6 +115,8 @@ class ReportRecord:
         }
         if self.truth is not None:
             record["truth"] = self.truth
+        if self.forced:
+            record["forced"] = self.forced
         return _plain(record)
 
     def _round(self, each: Round) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.scope.agreement import check_agreement
-from tumorchain_jax.scope.coarse import coarse_scan
+from tumorchain_jax.scope.coarse import CoarseScan
 from tumorchain_jax.scope.few_ids import check_few_ids
 from tumorchain_jax.scope.findings import Finding
 from tumorchain_jax.scope.image import check_image
@@ -13,19 +13,18 @@ from tumorchain_jax.scope.position import check_position
 from tumorchain_jax.scope.region import check_region
 
 
-def check_scan(ct: Volume) -> list[Finding]:
+def check_scan(ct: Volume, coarse: CoarseScan) -> list[Finding]:
     """Find what speaks against a scan being an abdominal CT; refusals first."""
-    coarse = coarse_scan(ct)
     return _sorted([*check_image(ct, coarse), *check_region(ct, coarse)])
 
 
-def check_labels(labels: Volume, ct: Volume) -> list[Finding]:
+def check_labels(labels: Volume, coarse: CoarseScan) -> list[Finding]:
     """Find what speaks against a label map being that of a scan; refusals first.
 
     Args:
         labels: uint8 TotalSegmentator v2 ids on the scan's voxels.
+        coarse: of the scan.
     """
-    coarse = coarse_scan(ct)
     table = organ_table(labels, coarse)
     checks = (check_few_ids(table), check_agreement(table, coarse), check_position(table))
     return _sorted(finding for check in checks for finding in check)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tumorchain_jax.core.errors import InputError
 
-FORCE_HINT = "give --force to continue all the same"
+FORCE_HINT = "--force to continue (force=True)"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Assessment:
     """What remains of findings that did not end the work.
 
     Attributes:
@@ -43,17 +43,20 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     forced: tuple[str, ...] = ()
 
-    def __add__(self, other: "Verdict") -> "Verdict":
-        """Join two verdicts."""
-        return Verdict(self.warnings + other.warnings, self.forced + other.forced)
+    def __add__(self, other: "Assessment") -> "Assessment":
+        """Join two assessments."""
+        return Assessment(self.warnings + other.warnings, self.forced + other.forced)
 
 
-def judge(source: object, findings: Sequence[Finding], force: bool = False) -> Verdict:
-    """Refuse an input because of its findings, or return what is to be reported.
+def enforce(
+    source: object, findings: Sequence[Finding], force: bool = False, hint: str = FORCE_HINT
+) -> Assessment:
+    """Refuse an input because of its findings, or return what a reader must know.
 
     Args:
         source: the scan or the label map, for the message.
         force: continue in spite of findings that refuse.
+        hint: how to force it; empty where there is no way.
 
     Raises:
         InputError: for the first finding that refuses, unless `force`.
@@ -62,7 +65,7 @@ def judge(source: object, findings: Sequence[Finding], force: bool = False) -> V
     if refusals and not force:
         first = refusals[0]
         more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
-        hint = f"{first.hint}, or {FORCE_HINT}"
-        raise InputError(source, first.field, first.found + more, first.expected, hint)
+        advice = f"{first.hint}, or {hint}" if hint else first.hint
+        raise InputError(source, first.field, first.found + more, first.expected, advice)
     warnings = tuple(str(finding) for finding in findings if not finding.refuse)
-    return Verdict(warnings, tuple(str(finding) for finding in refusals))
+    return Assessment(warnings, tuple(str(finding) for finding in refusals))

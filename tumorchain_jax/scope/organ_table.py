@@ -55,7 +55,7 @@ def organ_table(labels: Volume, coarse: CoarseScan) -> OrganTable:
     ids = np.asarray(fine.voxels, np.uint8)
     # Centres of the blocks of the coarse scan; their sizes follow from the affines.
     factors = np.rint(coarse.spacing / fine.spacing).astype(int)
-    sampled = ids[tuple(slice(f // 2, f // 2 + n * f, f) for f, n in zip(factors, coarse.hu.shape))]
+    sampled = ids[tuple(slice(factor // 2, None, factor) for factor in factors)]
     sampled = np.ascontiguousarray(sampled[tuple(map(slice, coarse.hu.shape))])
     flat = sampled.ravel()
     samples = np.bincount(flat, minlength=IDS)

@@ -7,9 +7,7 @@ TotalSegmentator's.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-
-import numpy as np
+from itertools import combinations, pairwise, product
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.scope.findings import Finding
@@ -29,13 +27,7 @@ LEVELS: tuple[Sequence[int], ...] = (
     (75, 76),  # femora
 )
 ABOVE: tuple[Pair, ...] = (
-    *(
-        (a, b)
-        for n, high in enumerate(LEVELS)
-        for low in LEVELS[n + 1 :]
-        for a in high
-        for b in low
-    ),
+    *(pair for high, low in combinations(LEVELS, 2) for pair in product(high, low)),
     *((b, a) for a, b in pairwise(SPINE)),
     *((a, b) for first in (92, 104) for a, b in pairwise(range(first, first + 12))),
 )
@@ -52,13 +44,13 @@ IN_FRONT_OF: tuple[Pair, ...] = tuple((a, b) for a in (4, 5, 6, 7, 20, 21, 51) f
 # Apart by less, two centres say nothing.
 MARGIN_MM = (10.0, 15.0, 10.0)
 WORDS = (
-    ("orientation", "mirrored", "{} left of {}", "the liver on the right, the spleen on the left"),
+    ("orientation", "mirrored", "{} left of {}", "liver right, spleen left"),
     ("orientation", "back to front", "{} behind {}", "the spine behind the organs"),
     (
         "orientation",
         "upside down",
         "{} below {}",
-        "lungs above the liver, the liver above the hips",
+        "lungs over liver over hips",
     ),
 )
 

@@ -10,6 +10,8 @@ import numpy as np
 from tumorchain_jax.anatomy.organs import MERGE, ORGANS, TOTALSEGMENTATOR, merge_labels
 from tumorchain_jax.scan.preprocess import GridTransform, resample_labels
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scope.check import check_labels
+from tumorchain_jax.scope.coarse import coarse_scan
 from tumorchain_jax.segmentation.statistics import OrganStatistics, organ_statistics
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
@@ -18,6 +20,7 @@ NO_MASK = (
     "no organ mask: the answer rests on the global view alone. No organ can be looked at again, "
     "located or classified. Give a TotalSegmentator v2 `total` label map, or a segmenter"
 )
+IMPLAUSIBLE = "the organ masks are implausible: {}"
 NOTHING = "the segmenter found no organ in this scan"
 PREDICTED = "the organ masks are a machine's ({}): nobody has checked them"
 
@@ -62,12 +65,14 @@ class OrganMasks:
         origin: where they come from.
         statistics: of each merged label that has voxels, on the scan's own grid.
         pending: what can still be segmented; None if nothing.
+        doubts: what is implausible about masks that were predicted, one line each.
     """
 
     merged: np.ndarray
     origin: MaskOrigin
     statistics: Mapping[str, OrganStatistics]
     pending: PendingSegmentation | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -76,7 +81,8 @@ class OrganMasks:
             return (NO_MASK,)
         if self.origin.kind == "given":
             return ()
-        return (PREDICTED.format(self.origin.source), *(() if self.statistics else (NOTHING,)))
+        nothing = () if self.statistics else (NOTHING,)
+        return (PREDICTED.format(self.origin.source), *nothing, *self.doubts)
 
     def missing_models(self, organs: Collection[int]) -> tuple[OrganModel, ...]:
         """Return the models that find these merged labels and have not run."""
@@ -98,6 +104,8 @@ class OrganMasks:
         origin = MaskOrigin("predicted", pending.segmenter.name, weights)
         complete = len(weights) == len(pending.segmenter.models)
         masks = _masks(pending.ct, labels, pending.transform, origin)
+        findings = check_labels(labels, coarse_scan(pending.ct))
+        masks = replace(masks, doubts=tuple(map(IMPLAUSIBLE.format, findings)))
         return masks if complete else replace(masks, pending=replace(pending, labels=labels))
 
 
