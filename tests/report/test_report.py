@@ -190,6 +190,7 @@ def test_readme_describes_every_field_of_the_record(make_report: MakeReport) -> 
         masks=MaskOrigin("predicted", "nano", {"model": "ab"}),
         organs={"liver": OrganStatistics(1000, 12.5, 55.25, cut=False)},
         truth="one cyst",
+        forced=("noise: found",),
     ).to_dict()
     readme = (Path(report_module.__file__).parent / "README.md").read_text("utf-8")
     described = re.findall(r"^\| `([^`]+)` \|", readme.split("## report.json")[1], re.MULTILINE)

@@ -167,7 +167,8 @@ def segment(
         (findings that would have refused the scan), statistics, seconds.
 
     Raises:
-        InputError: the scan cannot be used, or is implausible and not forced, or the output cannot be written.
+        InputError: the scan cannot be used, or is implausible and not forced, or the output cannot
+            be written.
     """
     started = time.monotonic()
     ct = read_ct(job.ct)

@@ -59,14 +59,10 @@ def organ_table(labels: Volume, coarse: CoarseScan) -> OrganTable:
     sampled = np.ascontiguousarray(sampled[tuple(map(slice, coarse.hu.shape))])
     flat = sampled.ravel()
     samples = np.bincount(flat, minlength=IDS)
+    places = np.indices(sampled.shape, np.float32).reshape(3, -1)
+    sums = np.stack([np.bincount(flat, place, IDS) for place in places], axis=1)
     with np.errstate(invalid="ignore"):
-        index = np.stack(
-            [
-                np.bincount(flat, np.broadcast_to(axis, sampled.shape).ravel(), IDS) / samples
-                for axis in np.indices(sampled.shape, sparse=True)
-            ],
-            axis=1,
-        )
+        index = sums / samples[:, None]
     centre = index @ coarse.affine[:3, :3].T + coarse.affine[:3, 3]
     cut = np.zeros(IDS, bool)
     for axis in range(3):

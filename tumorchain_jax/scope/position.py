@@ -9,6 +9,8 @@ TotalSegmentator's.
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise, product
 
+import numpy as np
+
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.scope.findings import Finding
 from tumorchain_jax.scope.organ_table import OrganTable
@@ -68,6 +70,9 @@ VOLUME_ML: dict[int, tuple[float, float]] = {
     63: (3, 500), 64: (1, 300), **dict.fromkeys(HIPS, (50, 1200)), 86: (30, 2000), 87: (30, 2000),
     88: (20, 1500), 89: (20, 1500), **dict.fromkeys(range(92, 116), (0.3, 80)),
 }  # fmt: skip
+# mm between the centres of neighbouring vertebrae, C7 to L5: 15 to 40 in adults (Panjabi et al.,
+# Spine 1991 and 1992: bodies of 13 to 29 mm, discs of 3 to 12 mm); wide for children and scoliosis.
+VERTEBRAE_MM, FEWEST_STEPS = (9.0, 60.0), 3
 MANY = 3
 """So many organs outside their range refuse the map."""
 
@@ -79,18 +84,28 @@ def check_position(table: OrganTable) -> Iterator[Finding]:
         _votes(table, IN_FRONT_OF, FRONT),
         _votes(table, ABOVE, UP),
     )
-    for found, (field, turned, how, expected) in zip(votes, WORDS, strict=True):
-        against = [pair for pair, right in found if not right]
+    for cast, (field, turned, how, expected) in zip(votes, WORDS, strict=True):
+        against = [pair for pair, right in cast if not right]
         if not against:
             continue
         first = how.format(*against[0])
-        if 2 * len(against) > len(found):
+        if 2 * len(against) > len(cast):
             hint = f"the label map, or the scan with it, is {turned}, or its ids are others"
             yield Finding(True, field, first, expected, hint)
-        elif 10 * len(against) > len(found):
+        elif 10 * len(against) > len(cast):
             hint = "check the ids and the geometry of the label map"
             yield Finding(False, field, first, expected, hint)
     yield from _check_volumes(table)
+    steps = [
+        float(np.linalg.norm(table.centre[a] - table.centre[b]))
+        for a, b in pairwise(SPINE)
+        if table.has(a) and table.has(b) and not (table.cut[a] or table.cut[b])
+    ]
+    least, greatest = VERTEBRAE_MM
+    if len(steps) >= FEWEST_STEPS and not least <= np.median(steps) <= greatest:
+        found = f"vertebrae {np.median(steps):.0f} mm apart"
+        hint = "check the spacing of the scan"
+        yield Finding(True, "spacing", found, f"{least:g} to {greatest:g} mm", hint)
 
 
 def _votes(
