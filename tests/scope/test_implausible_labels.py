@@ -70,7 +70,6 @@ CHANGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "liver and tumour": (liver_and_tumour, "ids"),
     "random": (lambda labels: np.random.default_rng(0).integers(0, 118, labels.shape), "mask"),
     "random blocks": (blocks, "mask"),
-    "ids shifted by one": (lambda labels: labels + (labels > 0), "volumes"),
 }
 
 
@@ -86,6 +85,13 @@ def test_labels_are_refused(patients: list[Patient], case: str) -> None:
 def test_labels_of_another_patient_are_refused(patients: list[Patient]) -> None:
     for patient, other in zip(patients, patients[::-1], strict=True):
         assert findings(of_another(patient, other), patient)[0].refuse
+
+
+def test_labels_shifted_by_one_are_found(patients: list[Patient]) -> None:
+    for patient in patients:
+        labels = patient.labels.voxels
+        fields = {finding.field for finding in findings(labels + (labels > 0), patient)}
+        assert {"orientation", "volumes"} <= fields
 
 
 def test_labels_of_air_are_refused(patients: list[Patient]) -> None:
@@ -133,5 +139,5 @@ def test_findings_are_enforced_in_one_line() -> None:
     assert str(caught.value) == expected
     assessed = enforce("ct.nii", [refuse, warn], force=True)
     assert (assessed.warnings, assessed.forced) == ((str(warn),), (str(refuse),))
-    with pytest.raises(InputError, match="give another$"):
+    with pytest.raises(InputError, match=r"give another$"):
         enforce("ct.nii", [refuse], hint="")

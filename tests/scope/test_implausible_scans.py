@@ -41,7 +41,7 @@ def spacing(*factors: float):
 
 
 def checkerboard(size: int):
-    return voxels(lambda hu, _: np.where(np.indices(hu.shape) // size % 2, 400, -1000).sum(0))
+    return voxels(lambda hu, _: np.where((np.indices(hu.shape) // size).sum(0) % 2, 400, -1000))
 
 
 def ultrasound(hu: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -85,7 +85,7 @@ REFUSED = {
     "coarse checkerboard": (checkerboard(16), "values"),
     "shuffled slices": (voxels(lambda hu, rng: rng.permutation(hu, 2)), "slices"),
     "one slice repeated": (voxels(lambda hu, _: np.repeat(hu[:, :, 50:51], 99, 2)), "slices"),
-    "ultrasound": (voxels(ultrasound), "slices"),
+    "ultrasound": (voxels(ultrasound), "HU"),
     "air with a screw": (voxels(screw), "body"),
     "thighs": (voxels(limb), "region"),
     "label map": (voxels(lambda hu, _: np.rint(hu / 50) * 50), "values"),

@@ -77,7 +77,7 @@ def _check_order(fine: Volume, coarse: CoarseScan) -> Iterator[Finding]:
         found = f"{int(repeated.sum())} of {len(slices)} slices that repeat the one before"
         found += f" (first: slice {at + 1} from below)"
         hint = "give the scan as it was acquired"
-        yield Finding(repeated.mean() > MAX_REPEATED, "slices", found, "none", hint)
+        yield Finding(bool(repeated.mean() > MAX_REPEATED), "slices", found, "none", hint)
     apart = min(round(APART_MM / step), len(slices) // 2)
     if apart < 2 or apart * step < LEAST_APART_MM:
         return

@@ -73,8 +73,9 @@ VOLUME_ML: dict[int, tuple[float, float]] = {
 # mm between the centres of neighbouring vertebrae, C7 to L5: 15 to 40 in adults (Panjabi et al.,
 # Spine 1991 and 1992: bodies of 13 to 29 mm, discs of 3 to 12 mm); wide for children and scoliosis.
 VERTEBRAE_MM, FEWEST_STEPS = (9.0, 60.0), 3
-MANY = 3
-"""So many organs outside their range refuse the map."""
+MANY_LARGE, MANY_SMALL = 2, 3
+"""So many organs over their range refuse the map; so many under it (a machine's map may hold a
+fragment of an organ) give a warning."""
 
 
 def check_position(table: OrganTable) -> Iterator[Finding]:
@@ -133,16 +134,21 @@ def _midline_votes(table: OrganTable) -> list[tuple[tuple[str, str], bool]]:
 
 
 def _check_volumes(table: OrganTable) -> Iterator[Finding]:
-    outside = []
+    large, small = [], []
     for number, (least, greatest) in VOLUME_ML.items():
         ml = table.ml[number]
-        if table.samples[number] and (ml > greatest or (ml < least and not table.cut[number])):
-            outside.append(f"{_name(number)} {ml:.1f} ml ({least:g} to {greatest:g})")
+        line = f"{_name(number)} {ml:.1f} ml ({least:g} to {greatest:g})"
+        if ml > greatest:
+            large.append(line)
+        elif table.samples[number] and ml < least and not table.cut[number]:
+            small.append(line)
+    outside = large + (small if len(small) >= MANY_SMALL else [])
     if outside:
         more = f" and {len(outside) - 2} more" if len(outside) > 2 else ""
         found = ", ".join(outside[:2]) + more
         hint = "check the ids of the label map and the spacing of the scan"
-        yield Finding(len(outside) >= MANY, "volumes", found, "volumes within their ranges", hint)
+        refuse = len(large) >= MANY_LARGE
+        yield Finding(refuse, "volumes", found, "volumes within their ranges", hint)
 
 
 def _name(number: int) -> str:
