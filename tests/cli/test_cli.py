@@ -221,3 +221,19 @@ def test_a_reader_that_has_seen_enough() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_analyze_refuses_an_upside_down_scan_unless_forced(
+    scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse
+) -> None:
+    image = nib.load(scan[0])
+    ct, out = tmp_path / "ct.nii.gz", tmp_path / "forced"
+    nib.save(nib.Nifti1Image(np.asarray(image.dataobj)[:, :, ::-1], image.affine), ct)
+    asked = ["-i", str(ct), "-m", str(scan[1])]
+    line = refuse(*asked)
+    assert "orientation: found" in line
+    assert "or --force to continue" in line
+    assert main(["analyze", *asked, "-o", str(out), "--force"]) == 0
+    forced = json.loads((out / "report.json").read_text())["forced"]
+    assert forced[0].startswith("orientation: found")
+    assert "Continued with --force" in (out / "report.html").read_text()

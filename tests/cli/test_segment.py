@@ -13,6 +13,7 @@ import pytest
 from tumorchain_jax import NOTICE
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.inference import segment_files
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation import factory
@@ -49,7 +50,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def segment(asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> Segment:
+def plausible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes the scan of noise and the rule's masks for plausible."""
+    for check in ("check_scan", "check_labels"):
+        monkeypatch.setattr(segment_files, check, lambda *_: [])
+
+
+@pytest.fixture
+def segment(plausible: None, command: Segment) -> Segment:
+    return command
+
+
+@pytest.fixture
+def command(asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> Segment:
     """Run the command: exit code, stdout, stderr."""
 
     def run(*words: object) -> tuple[int, str, str]:
@@ -61,6 +74,23 @@ def segment(asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> 
         return code, captured.out, captured.err
 
     return run
+
+
+def test_implausible_scan_is_refused_unless_forced(
+    ct: Path, tmp_path: Path, command: Segment
+) -> None:
+    out = tmp_path / "seg.nii.gz"
+    code, said, errors = command("-i", ct, "-o", out)
+    assert (code, said, errors.count("\n"), out.exists()) == (2, "", 1, False)
+    assert f"{ct}: noise: found" in errors
+    assert "--force" in errors
+    code, said, errors = command("-i", ct, "-o", out, "--force", "--json")
+    assert (code, out.is_file()) == (0, True)
+    facts = json.loads(said)
+    assert facts["forced"][0].startswith("noise: found")
+    assert facts["warnings"]
+    lines = [*facts["forced"], *facts["warnings"]]
+    assert [line.split(f"{ct}: ")[1] for line in errors.splitlines()] == lines
 
 
 def expected(ct: Path) -> np.ndarray:

@@ -70,7 +70,7 @@ def test_the_fields_and_their_order(make_report: MakeReport, tmp_path: Path) -> 
 def test_it_names_the_scan_and_the_model(make_report: MakeReport) -> None:
     report = make_report(source="scans/ct.nii.gz", model="nano")
     record = report.to_dict()
-    assert (record["schema_version"], record["model"]) == ("1.2", "nano")
+    assert (record["schema_version"], record["model"]) == ("1.3", "nano")
     assert (record["scan"], report.name) == ("scans/ct.nii.gz", "ct.nii.gz")
 
 
@@ -219,6 +219,7 @@ def test_readme_describes_every_field_of_the_record(make_report: MakeReport) -> 
         masks=MaskOrigin("predicted", "nano", {"model": "ab"}),
         organs={"liver": OrganStatistics(1000, 12.5, 55.25, cut=False)},
         truth="one cyst",
+        forced=("noise: found",),
     ).to_dict()
     readme = (Path(report_module.__file__).parent / "README.md").read_text("utf-8")
     described = re.findall(r"^\| `([^`]+)` \|", readme.split("## report.json")[1], re.MULTILINE)

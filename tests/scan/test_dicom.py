@@ -14,6 +14,7 @@ from pydicom.uid import (
     JPEGLSLossless,
     MediaStorageDirectoryStorage,
     RLELossless,
+    SecondaryCaptureImageStorage,
     generate_uid,
 )
 
@@ -273,7 +274,35 @@ def position_nan(slices):
     slices[3]["ImagePositionPatient"]._value = ["nan", "1", "2"]
 
 
+def two_patients(slices):
+    for index, data in enumerate(slices):
+        data.PatientID = "one" if index < 4 else "other"
+
+
+def two_frames(slices):
+    for index, data in enumerate(slices):
+        data.FrameOfReferenceUID = "1.2.3" if index < 4 else "1.2.4"
+
+
+def alternating(slices):
+    for index, data in enumerate(slices):
+        data.AcquisitionNumber = 1 + index % 2
+
+
+def secondary_capture(slices):
+    slices[0].SOPClassUID = SecondaryCaptureImageStorage
+
+
+def not_hounsfield(slices):
+    slices[0].RescaleType = "OD"
+
+
 FAULTS = [
+    (two_patients, "PatientID", "2 patients"),
+    (two_frames, "FrameOfReferenceUID", "2 frames"),
+    (alternating, "AcquisitionNumber", "2 acquisitions whose slices alternate"),
+    (secondary_capture, "SOPClassUID", "secondary capture"),
+    (not_hounsfield, "RescaleType", "OD"),
     (gap, "ImagePositionPatient", "1 missing slice(s) between"),
     (uneven, "ImagePositionPatient", "a step of 3.4 mm"),
     (duplicate, "ImagePositionPatient", "at the same place"),
@@ -329,6 +358,40 @@ def test_missing_elements(tmp_path, keyword):
     slices = make_series()
     delattr(slices[3], keyword)
     refused(save(tmp_path / "ct", slices), keyword, "004.dcm")
+
+
+def test_acquisitions_one_above_another(tmp_path):
+    slices = make_series()
+    for index, data in enumerate(slices):
+        data.AcquisitionNumber = 1 + index // 3
+        data.RescaleType = "US"
+    np.testing.assert_array_equal(
+        read_ct(save(tmp_path / "ct", slices)).voxels, hu().transpose(2, 1, 0)
+    )
+
+
+@pytest.mark.parametrize("kind", ["zero bytes", "cut", "no preamble", "no preamble, other name"])
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "zip"])
+def test_damaged_slice_at_an_end_of_the_series(tmp_path, kind, packed):
+    folder = save(tmp_path / "ct", make_series())
+    content = {"zero bytes": b"", "cut": bytes(100)}.get(kind)
+    if content is None:
+        content = (folder / "000.dcm").read_bytes()[132:]
+    (folder / "000.dcm").unlink()
+    name = "first" if kind.endswith("other name") else "000.dcm"
+    (folder / name).write_bytes(content)
+    if packed:
+        with ZipFile(tmp_path / "ct.zip", "w") as archive:
+            for path in folder.iterdir():
+                archive.write(path, path.name)
+    refused(tmp_path / "ct.zip" if packed else folder, "file", name, "no DICOM header")
+
+
+def test_nifti_beside_the_slices_is_said(tmp_path):
+    folder = save(tmp_path / "ct", make_series())
+    (folder / "labels.nii.gz").write_bytes(b"")
+    (warning,) = read_ct(folder).warnings
+    assert warning == "the folder holds labels.nii.gz beside the DICOM slices: only those are read"
 
 
 def test_headers_are_judged_before_pixels(tmp_path):

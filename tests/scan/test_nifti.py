@@ -87,6 +87,38 @@ def test_qform_places_a_scan_without_sform(tmp_path):
     np.testing.assert_allclose(read_ct(tmp_path / "a.nii").affine, AFFINE, atol=1e-5)
 
 
+def both_forms(path: Path, qform: np.ndarray) -> Path:
+    image = nib.Nifti1Image(hu(), AFFINE)
+    image.set_sform(AFFINE, code=1)
+    image.set_qform(qform, code=1)
+    image.to_filename(path)
+    return path
+
+
+@pytest.mark.parametrize("flip", [np.diag([-1, 1, 1, 1]), np.diag([1, -1, -1, 1])])
+def test_sform_and_qform_that_contradict_each_other(tmp_path, flip):
+    line = refused(both_forms(tmp_path / "a.nii.gz", flip @ AFFINE), "sform/qform")
+    assert "turned by 180 degrees" in line
+
+
+def test_sform_and_qform_that_agree(tmp_path):
+    moved = AFFINE + np.eye(4)[:, [0, 0, 0, 0]] * [0, 0, 0, 7]
+    turn = np.eye(4)
+    turn[:2, :2] = [[np.cos(0.01), -np.sin(0.01)], [np.sin(0.01), np.cos(0.01)]]
+    for qform in (AFFINE, moved, turn @ AFFINE):
+        np.testing.assert_allclose(read_ct(both_forms(tmp_path / "a.nii", qform)).affine, AFFINE)
+
+
+@pytest.mark.parametrize("packing", ["a.nii", "a.nii.gz"])
+def test_rows_after_the_last_slice(tmp_path, packing):
+    refused(write(tmp_path / packing, dim={3: 8}), "data", "after the last slice")
+
+
+def test_slope_nan_is_said(tmp_path):
+    (warning,) = read_ct(write(tmp_path / "a.nii", scl_slope=np.nan)).warnings
+    assert warning.startswith("scl_slope is NaN")
+
+
 def test_trailing_axis_of_one_is_no_axis(tmp_path):
     assert read_ct(write(tmp_path / "a.nii", hu()[..., None])).shape == (12, 10, 9)
 
@@ -118,6 +150,11 @@ HEADER_FAULTS = {
     "spacing in the affine": ({"srow_x": {0: -200}}, "affine", "200"),
     "sheared": ({"srow_y": {1: 0.3}}, "affine", "right angle"),
     "infinite intercept": ({"scl_slope": 1, "scl_inter": np.inf}, "scaling", "scl_inter inf"),
+    "infinite slope": ({"scl_slope": np.inf}, "scaling", "scl_slope inf"),
+    "unit metre": ({"xyzt_units": 1}, "xyzt_units", "found metre, expected millimetre"),
+    "unit micron": ({"xyzt_units": 3 + 8}, "xyzt_units", "micron"),
+    "unknown unit": ({"xyzt_units": 5}, "xyzt_units", "code 5"),
+    "pixdim against sform": ({"pixdim": {1: 1.0}}, "pixdim", "1 x 2.5 x 3 mm"),
     "offset in the header": ({"vox_offset": 40}, "vox_offset", "40"),
     "offset past the end": ({"vox_offset": 1e9}, "vox_offset", "1e+09"),
     "offset NaN": ({"vox_offset": np.nan}, "vox_offset", "nan"),

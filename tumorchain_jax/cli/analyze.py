@@ -77,6 +77,11 @@ def add_command(command: Command) -> None:
     add("--json", action="store_true", help="print report.json, as a list for several scans")
     add("--overwrite", action="store_true", help="replace earlier reports")
     add("--resume", action="store_true", help="skip scans that have a report")
+    add(
+        "--force",
+        action="store_true",
+        help="continue with a scan or a mask that is refused as implausible; the report says so",
+    )
 
 
 def _analyze(options: argparse.Namespace) -> int:
@@ -120,6 +125,8 @@ def _analyze(options: argparse.Namespace) -> int:
             continue
         records.append(report.to_dict())
         say(f"\n{case.name}: {printable(report.question, allowed='')}")
+        for finding in report.forced:
+            say(f"forced: {finding}")
         for warning in report.warnings:
             say(f"warning: {warning}")
         print_chain(report, say)
@@ -147,7 +154,7 @@ def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
 def _analyze_one(
     analyzer: "Analyzer", paths: "CasePaths", question: str, options: argparse.Namespace
 ) -> "Report":
-    case = analyzer.prepare(paths.ct, paths.mask)
+    case = analyzer.prepare(paths.ct, paths.mask, options.force)
     if options.mask and paths.mask is None:
         lacking = f"there is no mask of this scan in {options.mask[0]}"
         case = replace(case, warnings=(lacking, *case.warnings))

@@ -62,6 +62,11 @@ def add_command(command: Command) -> None:
     )
     add("-lc", "--list-classes", action="store_true", help="print ids and names of the organs")
     takes_segmenter(segment, ["jax", "totalsegmentator"])
+    add(
+        "--force",
+        action="store_true",
+        help="segment a scan that cannot be an abdominal CT, such as a leg or noise, all the same",
+    )
     add("--quiet", action="store_true", help="print nothing")
     add("--json", action="store_true", help="print results as JSON, a list for several CTs")
     add(
@@ -100,7 +105,7 @@ def _segment(options: argparse.Namespace) -> int:
     done, refused = [], 0
     for job in tqdm(jobs, "scans", disable=True if options.quiet or len(jobs) < 2 else None):
         try:
-            facts = segment(segmenter, job, organs, options.statistics)
+            facts = segment(segmenter, job, organs, options.statistics, options.force)
         except InputError as error:
             if len(jobs) == 1:
                 raise
@@ -108,6 +113,10 @@ def _segment(options: argparse.Namespace) -> int:
             tqdm.write(f"tumorchain: skipped: {error}", file=sys.stderr)
             continue
         done.append(facts)
+        for kind in ("forced", "warnings"):
+            for line in () if options.quiet else facts[kind]:
+                warning = f"tumorchain: {kind.removesuffix('s')}: {facts['scan']}: {line}"
+                tqdm.write(printable(warning), sys.stderr)
         if not (options.quiet or options.json):
             count = len(facts["found"])
             found = f"{count} organ{'s' * (count != 1)} found by {segmenter.name}"

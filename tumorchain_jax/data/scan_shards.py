@@ -19,12 +19,16 @@ from tqdm import tqdm
 from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.text import printable
 from tumorchain_jax.data.dataset import ModelScan, on_model_grid, write_array_record
 from tumorchain_jax.data.scan_list import ScanFiles
 from tumorchain_jax.models.tumorchain.crops import CropConfig
 from tumorchain_jax.scan.checks import check_fit, check_lesions
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.read import read_ct, read_labels
+from tumorchain_jax.scope.check import check_labels, check_scan
+from tumorchain_jax.scope.coarse import coarse_scan
+from tumorchain_jax.scope.findings import enforce
 
 MOST_SHARDS = 512
 """Training opens all shards at once, and a worker that is stopped loses at most one."""
@@ -38,12 +42,14 @@ class Outcome:
         name, fingerprint: see `ScanFiles`.
         visible: merged labels that the model's grid shows.
         error: fields of the `InputError` for which it was skipped; None if it was written.
+        warnings: what is odd about it, one line each.
     """
 
     name: str
     fingerprint: str
     visible: Sequence[int] = ()
     error: Mapping[str, str] | None = None
+    warnings: Sequence[str] = ()
 
 
 def cut(scans: Sequence[ScanFiles]) -> dict[str, Sequence[ScanFiles]]:
@@ -101,6 +107,9 @@ def write_shards(
             outcomes = read_outcomes(folder, shard)
             bar.update(len(outcomes))
             for outcome in outcomes:
+                for warning in outcome.warnings:
+                    line = printable(f"tumorchain: warning: {outcome.name}: {warning}")
+                    tqdm.write(line, file=sys.stderr)
                 if outcome.error is not None:
                     line = f"tumorchain: skipped: {outcome.name}: {InputError(**outcome.error)}"
                     tqdm.write(line, file=sys.stderr)
@@ -136,32 +145,39 @@ def _blobs(
     for scan in scans:
         fingerprint = scan.fingerprint()
         try:
-            made = read_scan(scan, config, crops)
+            made, warnings = read_scan(scan, config, crops)
         except InputError as error:
             outcomes.append(Outcome(scan.name, fingerprint, error=dict(vars(error))))
             continue
         except Exception as error:  # a fault of the machine or a bug: name the scan
             raise RuntimeError(f"{scan.name}: {type(error).__name__}: {error}") from error
         visible = np.unique(made.labels[made.labels > 0]).tolist()
-        outcomes.append(Outcome(scan.name, fingerprint, visible))
+        outcomes.append(Outcome(scan.name, fingerprint, visible, warnings=warnings))
         yield made.to_bytes()
 
 
 def read_scan(
     scan: ScanFiles, config: PreprocessConfig, crops: CropConfig | None = None
-) -> ModelScan:
+) -> tuple[ModelScan, tuple[str, ...]]:
     """Read a scan and put it on the model's grid.
 
+    Returns:
+        The scan, and warnings about it, one line each.
+
     Raises:
-        InputError: one of its files cannot be read, its maps are not on the CT's grid, organs lie
-            in fat or air, or a lesion in air.
+        InputError: one of its files cannot be read, its maps are not on the CT's grid, it cannot
+            be an abdominal CT, its label map cannot belong to it, or a lesion lies in air.
     """
     ct = read_ct(scan.ct)
     labels = read_labels(scan.labels, ct)
+    coarse = coarse_scan(ct)
+    assessed = enforce(ct.source, check_scan(ct, coarse), hint="")
     check_fit(labels, ct)
+    assessed += enforce(labels.source, check_labels(labels, coarse), hint="")
     lesions = read_labels(scan.lesions, ct) if scan.lesions else None
     if lesions:
         check_lesions(lesions, ct)
     abnormal = np.full(len(ORGANS), -1, np.int8)
     abnormal[list(scan.abnormal)] = list(scan.abnormal.values())
-    return on_model_grid(ct, labels, abnormal, config, lesions, crops=crops)
+    made = on_model_grid(ct, labels, abnormal, config, lesions, crops=crops)
+    return made, ct.warnings + assessed.warnings

@@ -91,6 +91,7 @@ class Analyzer:
         mask: Scan | None = None,
         seed: int = 0,
         rounds: int | None = None,
+        force: bool = False,
     ) -> Report:
         """Ask one question about one scan.
 
@@ -99,25 +100,31 @@ class Analyzer:
             mask: its TotalSegmentator v2 `total` label map, in any of the same forms; None: the
                 segmenter makes one.
             rounds: limit on rounds of reasoning; by default, and at most, the analyzer's own.
+            force: continue though the scan or the mask is implausible; the report then says so.
 
         Raises:
             InputError: the scan, the mask or the question cannot be used.
         """
         self.check_question(question)
-        return self.batch([(self.prepare(scan, mask), question)], seed=seed, rounds=rounds)[0]
+        return self.batch([(self.prepare(scan, mask, force), question)], seed=seed, rounds=rounds)[
+            0
+        ]
 
     def check_question(self, question: str) -> None:
         """Raise InputError for a question that is empty, not valid Unicode, or too long."""
         self.runner.check_question(question)
 
-    def prepare(self, scan: Scan, mask: Scan | None = None) -> PreparedCase:
+    def prepare(self, scan: Scan, mask: Scan | None = None, force: bool = False) -> PreparedCase:
         """Step 1: read and preprocess a scan; read its mask, or segment the digestive organs.
 
+        Args:
+            force: continue though the scan or the mask is implausible.
+
         Raises:
-            InputError: either cannot be used.
+            InputError: either cannot be used, or is implausible and not forced.
         """
         segmenter = self.segmenter if mask is None else None
-        return prepare(scan, mask, self.checkpoint, segmenter)
+        return prepare(scan, mask, self.checkpoint, segmenter, force)
 
     def run(
         self, asked: Sequence[Asked], *, seed: int = 0, rounds: int | None = None

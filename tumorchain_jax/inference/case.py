@@ -15,6 +15,9 @@ from tumorchain_jax.scan.checks import check_ct, check_mask
 from tumorchain_jax.scan.preprocess import PreparedScan, preprocess
 from tumorchain_jax.scan.read import align_labels, from_array, from_nibabel, read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scope.check import check_labels, check_scan
+from tumorchain_jax.scope.coarse import coarse_scan
+from tumorchain_jax.scope.findings import enforce
 from tumorchain_jax.segmentation.label_file import made_by
 from tumorchain_jax.segmentation.masks import OrganMasks, given_masks, lazy_masks
 from tumorchain_jax.segmentation.total import TotalSegmenter
@@ -37,6 +40,7 @@ class PreparedCase:
         seconds: spent on each stage so far.
         masks: the organ masks that `cells` were made from; None where only the cells are stored.
         crops: around organs in the masks; None for a model that reads none.
+        forced: findings that would have refused the scan or its mask, one line each.
     """
 
     source: str
@@ -46,6 +50,7 @@ class PreparedCase:
     seconds: dict[str, float]
     masks: OrganMasks | None = None
     crops: ScanCrops | None = None
+    forced: tuple[str, ...] = ()
 
 
 def prepare(
@@ -53,6 +58,7 @@ def prepare(
     mask: Scan | None,
     checkpoint: ModelFolder,
     segmenter: TotalSegmenter | None,
+    force: bool = False,
 ) -> PreparedCase:
     """Read and preprocess a scan; read its mask, or segment the digestive organs.
 
@@ -60,17 +66,22 @@ def prepare(
         mask: TotalSegmentator v2 `total` label map of the scan; None: `segmenter` makes one.
         checkpoint: states the preprocessing and the token grid.
         segmenter: required without a mask.
+        force: use a scan that cannot be an abdominal CT, or a mask that cannot belong to it.
 
     Raises:
-        InputError: the scan or the mask cannot be used.
+        InputError: the scan or the mask cannot be used, or is implausible and not forced.
     """
     started = time.monotonic()
     ct = _volume(scan)
-    warnings = check_ct(ct)
+    warnings = ct.warnings + check_ct(ct)
+    coarse = coarse_scan(ct)
+    assessed = enforce(ct.source, check_scan(ct, coarse), force)
     labels = None
     if mask is not None:
         labels, about_mask = _read_mask(mask, ct)
         warnings += about_mask
+        assessed += enforce(labels.source, check_labels(labels, coarse), force)
+    warnings += assessed.warnings
     read_done = time.monotonic()
     prepared = preprocess(ct, checkpoint.preprocess)
     if labels is not None:
@@ -83,7 +94,9 @@ def prepare(
     cells = _cells(masks, crops, checkpoint)
     seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
     warnings += prepared.warnings
-    case = PreparedCase(ct.source, prepared, cells, warnings, seconds, masks, crops)
+    case = PreparedCase(
+        ct.source, prepared, cells, warnings, seconds, masks, crops, assessed.forced
+    )
     return ensure_organs(case, DIGESTIVE, checkpoint)
 
 

@@ -43,6 +43,7 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         masks=case.masks.origin if case.masks else None,
         organs=case.masks.statistics if case.masks else {},
         crops=_crops(answer, checkpoint),
+        forced=case.forced,
     )
 
 

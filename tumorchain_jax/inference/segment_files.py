@@ -18,7 +18,11 @@ from tumorchain_jax.core.files import atomic_directory, write_file
 from tumorchain_jax.inference.case_list import NIFTI, list_cases, scan_name
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scope.check import check_labels, check_scan
+from tumorchain_jax.scope.coarse import coarse_scan
+from tumorchain_jax.scope.findings import enforce
 from tumorchain_jax.segmentation.label_file import write_labels
+from tumorchain_jax.segmentation.masks import IMPLAUSIBLE
 from tumorchain_jax.segmentation.statistics import organ_statistics, totalsegmentator_record
 from tumorchain_jax.segmentation.total import TotalSegmenter
 
@@ -149,23 +153,29 @@ def segment(
     job: Job,
     organs: Sequence[str] | None = None,
     statistics: bool = False,
+    force: bool = False,
 ) -> dict[str, Any]:
     """Segment one scan and write what was found.
 
     Args:
         organs: names; None: all that the segmenter finds.
         statistics: measure each organ, into a file of its own.
+        force: segment a scan that cannot be an abdominal CT.
 
     Returns:
-        scan, output, segmenter, weights (model name -> identity), found (names), statistics,
-        seconds.
+        scan, output, segmenter, weights (model name -> identity), found (names), warnings, forced
+        (findings that would have refused the scan), statistics, seconds.
 
     Raises:
-        InputError: the scan cannot be used, or the output cannot be written.
+        InputError: the scan cannot be used, or is implausible and not forced, or the output cannot
+            be written.
     """
     started = time.monotonic()
     ct = read_ct(job.ct)
+    coarse = coarse_scan(ct)
+    assessed = enforce(ct.source, check_scan(ct, coarse), force)
     labels = segmenter(ct, organs)
+    doubts = map(IMPLAUSIBLE.format, check_labels(labels, coarse))
     wanted = segmenter.organs if organs is None else organs
     names = {number: name for number, name in CLASSES.items() if name in wanted}
     record = None
@@ -182,6 +192,8 @@ def segment(
         "output": str(job.output),
         "segmenter": segmenter.name,
         "weights": {model.name: model.identity() for model in models},
+        "warnings": [*ct.warnings, *assessed.warnings, *doubts],
+        "forced": list(assessed.forced),
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
     if record is not None:

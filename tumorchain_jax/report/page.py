@@ -51,6 +51,7 @@ Colours = dict[int, Colour]
 def render(report: ReportRecord) -> str:
     """Render the whole page."""
     content = f"""{heading(report.name, report.question, report.conclusion, report.truth)}
+{_forced(report.forced)}
 {_warnings(report.warnings)}
 <h2>The chain of reasoning</h2>
 <p class="legend">{LEGEND}</p>
@@ -111,6 +112,13 @@ def _statement(name: str, title: str, text: str) -> str:
 def _warnings(warnings: Iterable[str]) -> str:
     items = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
     return f'<section class="warnings"><h2>Warnings</h2><ul>{items}</ul></section>' if items else ""
+
+
+def _forced(findings: Iterable[str]) -> str:
+    """Say why the scan or its mask would have been refused without --force."""
+    items = "".join(f"<li>{escape(finding)}</li>" for finding in findings)
+    title = "Continued with --force: this scan or its mask is implausible"
+    return f'<section class="warnings"><h2>{title}</h2><ul>{items}</ul></section>' if items else ""
 
 
 def _chain(report: ReportRecord) -> str:

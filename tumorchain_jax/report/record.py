@@ -16,7 +16,7 @@ from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class ReportRecord:
         organs: measurements of each organ in its mask, by its name in Table 10.
         truth: the known truth about a synthetic lesion, None for a real scan.
         crops: that the model read by their number, those that are there; no crops, none.
+        forced: findings for which the scan or its mask would have been refused without --force.
     """
 
     question: str
@@ -81,6 +82,7 @@ class ReportRecord:
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
     crops: Mapping[int, View] = field(default_factory=dict)
+    forced: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
@@ -143,6 +145,8 @@ class ReportRecord:
             record["crops"] = [_crop(view) for view in self.crops.values()]
         if self.truth is not None:
             record["truth"] = self.truth
+        if self.forced:
+            record["forced"] = self.forced
         return _plain(record)
 
     def _round(self, each: Round) -> dict[str, Any]:

@@ -19,24 +19,30 @@ from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     EnhancedCTImageStorage,
     MediaStorageDirectoryStorage,
+    SecondaryCaptureImageStorage,
 )
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import check_affine, check_shape
+from tumorchain_jax.scan.damaged import check_damaged
 from tumorchain_jax.scan.slices import Slice, affine, checked_stack
 from tumorchain_jax.scan.volume import Volume
 
 # Objects made from a scan and often stored beside it; they hold no slice of it.
 COMPANIONS = {"SEG", "RTSTRUCT", "RTPLAN", "RTDOSE", "SR", "PR", "KO", "REG", "DOC"}
+# Units of the rescaled values, C.11.1.1.2: "US" (unspecified) is what many converters write.
+HOUNSFIELD = ("HU", "HU_MOD", "US")
 DICOM_PREFIX = 132
 """Bytes of a file up to the end of the word DICM."""
 EXPORT_AGAIN = "export the series again with complete headers"
+BESIDE = "the folder holds {} beside the DICOM slices: only those are read"
 
 
 def read_dicom(folder: Path) -> Volume:
     """Read the one CT series in a folder (not its subfolders), in HU, float32.
 
-    Files that are not DICOM, and segmentations or reports beside the scan, are skipped.
+    Segmentations or reports beside the scan, and files that cannot be one of its slices, are
+    skipped; a NIfTI among them is said in the warnings.
 
     Raises:
         InputError: on anything that is not one evenly spaced, untilted stack of CT slices.
@@ -45,6 +51,7 @@ def read_dicom(folder: Path) -> Volume:
     if not slices:
         found, hint = _what_else(folder)
         raise InputError(folder, "files", found, "the files of a CT series", hint)
+    check_damaged(folder, [header.path for header in slices])
     slices = checked_stack(folder, slices)
     to_world = affine(slices)
     shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
@@ -54,7 +61,9 @@ def read_dicom(folder: Path) -> Volume:
         plane[:] = _pixels(header)
         plane *= header.slope
         plane += header.intercept
-    return Volume(voxels.transpose(2, 1, 0), to_world, str(folder))
+    beside = sorted(path.name for path in folder.glob("*.nii*"))
+    warnings = (BESIDE.format(beside[0]),) if beside else ()
+    return Volume(voxels.transpose(2, 1, 0), to_world, str(folder), warnings)
 
 
 def _what_else(folder: Path) -> tuple[str, str]:
@@ -115,6 +124,13 @@ def _slice(path: Path, data: Dataset) -> Slice | None:
     if modality != "CT":
         hint = "give a folder with one CT series"
         raise InputError(path, "Modality", f"{modality:.16}", "CT", hint)
+    if str(data.get("SOPClassUID", "")).startswith(SecondaryCaptureImageStorage):
+        hint = "remove it; give the original slices"
+        raise InputError(path, "SOPClassUID", "a secondary capture", "a CT slice", hint)
+    unit = str(data.get("RescaleType") or HOUNSFIELD[0]).strip()
+    if unit not in HOUNSFIELD:
+        hint = "give the series in HU, not a map of another quantity"
+        raise InputError(path, "RescaleType", f"{unit:.16}", HOUNSFIELD[0], hint)
     if (
         data.get("SOPClassUID") == EnhancedCTImageStorage
         or int(data.get("NumberOfFrames") or 1) > 1
@@ -136,6 +152,9 @@ def _slice(path: Path, data: Dataset) -> Slice | None:
     return Slice(
         path=path,
         series=str(data.get("SeriesInstanceUID", "")),
+        patient=str(data.get("PatientID", "")),
+        frame_of_reference=str(data.get("FrameOfReferenceUID", "")),
+        acquisition=str(data.get("AcquisitionNumber", "")),
         rows=int(_numbers(path, data, "Rows", 1)[0]),
         columns=int(_numbers(path, data, "Columns", 1)[0]),
         position=position,

@@ -18,12 +18,14 @@ from nibabel.spatialimages import HeaderDataError
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.scan.checks import check_affine, check_dtype, check_shape, check_spacing
+from tumorchain_jax.scan.nifti_geometry import check_header_geometry
 from tumorchain_jax.scan.volume import Volume
 
 CHUNK = 2**24
 HEADERS = {348: Nifti1Header, 540: Nifti2Header}
 WHOLE_FILE = "a whole NIfTI file"
 COPY_AGAIN = "copy or convert the scan again"
+SLOPE_NAN = "scl_slope is NaN: the stored values are taken as HU, without scaling"
 
 
 def read_nifti(path: Path) -> Volume:
@@ -58,12 +60,15 @@ def _read(path: Path, stream: BufferedIOBase) -> Volume:
     dtype = _dtype(path, header)
     affine = _affine(path, header)
     slope, inter = _scaling(path, header)
+    row = shape[0] * dtype.itemsize
     size = math.prod(shape) * dtype.itemsize
     stream.seek(_offset(path, header, size, packed=isinstance(stream, igzip.IGzipFile)))
     raw = np.frombuffer(_read_bytes(path, stream, size), dtype).reshape(shape, order="F")
+    _check_end(path, stream, row)
     if dtype.kind == "f" or (slope, inter) != (1, 0):
         raw = raw.astype(np.float32) * np.float32(slope) + np.float32(inter)
-    return Volume(raw.astype(raw.dtype.newbyteorder("="), copy=False), affine, str(path))
+    voxels = raw.astype(raw.dtype.newbyteorder("="), copy=False)
+    return Volume(voxels, affine, str(path), _warnings(header))
 
 
 def _header(path: Path, stream: BufferedIOBase) -> Nifti1Header:
@@ -114,6 +119,7 @@ def _affine(path: Path, header: Nifti1Header) -> np.ndarray:
         hint = "export the scan again with its orientation"
         raise InputError(path, "qform", f"{error}", "a rotation", hint) from error
     check_affine(path, affine)
+    check_header_geometry(path, header, affine)
     return affine
 
 
@@ -124,7 +130,15 @@ def _scaling(path: Path, header: Nifti1Header) -> tuple[float, float]:
         found = f"scl_inter {float(header['scl_inter']):g}"
         hint = "export the scan again with its scaling"
         raise InputError(path, "scaling", found, "a finite number", hint) from error
+    if np.isinf(header["scl_slope"]):
+        hint = "export the scan again with its scaling"
+        raise InputError(path, "scaling", "scl_slope inf", "a finite number", hint)
     return (1.0, 0.0) if slope is None else (slope, inter)
+
+
+def _warnings(header: Nifti1Header) -> tuple[str, ...]:
+    """Say what was repaired: a slope that is NaN means to most programs that it was never set."""
+    return (SLOPE_NAN,) if np.isnan(header["scl_slope"]) else ()
 
 
 def _offset(path: Path, header: Nifti1Header, size: int, packed: bool) -> int:
@@ -148,5 +162,14 @@ def _read_bytes(path: Path, stream: BufferedIOBase, size: int) -> bytearray:
             found = f"{len(data)} bytes of voxels"
             raise InputError(path, "data", found, f"{size} bytes", COPY_AGAIN)
         data += chunk
-    stream.read(1)  # at the end of a packed file this verifies its checksum
     return data
+
+
+def _check_end(path: Path, stream: BufferedIOBase, row: int) -> None:
+    """Refuse a row or more of voxels that the header does not count.
+
+    At the end of a packed file this reading verifies its checksum.
+    """
+    if len(stream.read(row)) == row:
+        found, expected = "more voxels after the last slice", "as many as `dim` says"
+        raise InputError(path, "data", found, expected, COPY_AGAIN)

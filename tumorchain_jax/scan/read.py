@@ -1,5 +1,6 @@
 """Path, nibabel image or array -> checked `Volume`: the entry point for CTs and label maps."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ def read_ct(path: Path | str) -> Volume:
         InputError: when it cannot be read, has no sound geometry, or is no CT.
     """
     volume = _read(Path(path))
-    ct = Volume(volume.voxels.astype(np.float32, copy=False), volume.affine, volume.source)
+    ct = replace(volume, voxels=volume.voxels.astype(np.float32, copy=False))
     check_ct(ct)
     return ct
 

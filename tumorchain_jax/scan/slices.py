@@ -1,6 +1,7 @@
 """Slice headers -> one checked stack: sorted along its normal, evenly spaced, untilted."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ class Slice:
 
     path: Path
     series: str
+    patient: str
+    frame_of_reference: str
+    acquisition: str
     rows: int
     columns: int
     position: np.ndarray
@@ -64,15 +68,20 @@ def checked_stack(folder: Path, slices: list[Slice]) -> list[Slice]:
     ordered = sorted(slices, key=lambda slice_: float(slice_.position @ normal))
     _check_steps(folder, ordered)
     _check_tilt(folder, ordered)
+    _check_acquisitions(folder, ordered)
     return ordered
 
 
 def _check_same(folder: Path, slices: list[Slice]) -> None:
     """Refuse slices of several series, orientations, matrices or pixel sizes."""
-    series = {slice_.series for slice_ in slices}
-    if len(series) > 1:
-        hint = "move each series into its own folder"
-        raise InputError(folder, "SeriesInstanceUID", f"{len(series)} series", "one", hint)
+    for keyword, what, values in (
+        ("SeriesInstanceUID", "series", {slice_.series for slice_ in slices}),
+        ("PatientID", "patients", {slice_.patient for slice_ in slices}),
+        ("FrameOfReferenceUID", "frames", {slice_.frame_of_reference for slice_ in slices}),
+    ):
+        if len(values) > 1:
+            hint = "move each series into its own folder"
+            raise InputError(folder, keyword, f"{len(values)} {what}", "one", hint)
     first = slices[0]
     _check_directions(first)
     for other in slices[1:]:
@@ -126,6 +135,19 @@ def _check_steps(folder: Path, ordered: list[Slice]) -> None:
         found = f"a step of {steps[at]:g} mm {between}"
     hint = "give the complete series, or resample it to even spacing"
     raise InputError(folder, "ImagePositionPatient", found, f"a slice every {usual:g} mm", hint)
+
+
+def _check_acquisitions(folder: Path, ordered: list[Slice]) -> None:
+    """Refuse acquisitions whose slices alternate, as two phases at the same level do.
+
+    A series may be made of several acquisitions one above the other.
+    """
+    numbers = [slice_.acquisition for slice_ in ordered]
+    runs = 1 + sum(a != b for a, b in pairwise(numbers))
+    if runs > len(set(numbers)):
+        found = f"{len(set(numbers))} acquisitions whose slices alternate"
+        hint = "move each acquisition into its own folder"
+        raise InputError(folder, "AcquisitionNumber", found, "one, or one above another", hint)
 
 
 def _check_tilt(folder: Path, ordered: list[Slice]) -> None:

@@ -14,11 +14,13 @@ class Volume:
         affine: float64 `[4, 4]`; voxel index (i, j, k, 1) -> millimetres in the NIfTI world
             frame RAS+: x grows to the patient's Right, y to Anterior, z to Superior.
         source: file or other origin, for messages.
+        warnings: what was odd about the file, one line each.
     """
 
     voxels: np.ndarray
     affine: np.ndarray
     source: str = "array"
+    warnings: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int, int]:

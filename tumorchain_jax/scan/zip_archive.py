@@ -1,12 +1,14 @@
 """A zip archive of one CT series in DICOM -> Volume.
 
 Nothing of the archive is trusted: no path in it is followed, only files that begin as DICOM does
-are unpacked, into a temporary folder, and no more than `MOST_BYTES`.
+are unpacked, into a temporary folder, and no more than `MOST_BYTES`. Of the others only the first
+bytes are, so that damaged slices are found.
 """
 
 import shutil
 import tempfile
 import zlib
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
@@ -39,7 +41,7 @@ def read_zip(path: Path) -> Volume:
             raise InputError(
                 subject, error.field, error.found, error.expected, error.hint
             ) from error
-    return Volume(volume.voxels, volume.affine, str(path))
+    return replace(volume, source=str(path))
 
 
 def _unpack(path: Path, folder: Path) -> None:
@@ -60,7 +62,7 @@ def _unpack(path: Path, folder: Path) -> None:
             )
             with archive.open(member) as packed:
                 start = packed.read(DICOM_PREFIX)
-                if start.endswith(b"DICM") and len(start) == DICOM_PREFIX:
-                    with (folder / f"{number:05d}-{name}").open("wb") as file:
-                        file.write(start)
+                with (folder / f"{number:05d}-{name}").open("wb") as file:
+                    file.write(start)
+                    if start.endswith(b"DICM") and len(start) == DICOM_PREFIX:
                         shutil.copyfileobj(packed, file)

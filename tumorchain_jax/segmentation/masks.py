@@ -10,6 +10,8 @@ import numpy as np
 from tumorchain_jax.anatomy.organs import MERGE, ORGANS, TOTALSEGMENTATOR, merge_labels
 from tumorchain_jax.scan.preprocess import GridTransform, resample_labels
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scope.check import check_labels
+from tumorchain_jax.scope.coarse import coarse_scan
 from tumorchain_jax.segmentation.statistics import OrganStatistics, organ_statistics
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 
@@ -18,6 +20,7 @@ NO_MASK = (
     "no organ mask: the answer rests on the global view alone. No organ can be looked at again, "
     "located or classified. Give a TotalSegmentator v2 `total` label map, or a segmenter"
 )
+IMPLAUSIBLE = "the organ masks are implausible: {}"
 NOTHING = "the segmenter found no organ in this scan"
 PREDICTED = "the organ masks are a machine's ({}): nobody has checked them"
 
@@ -63,6 +66,7 @@ class OrganMasks:
         statistics: of each merged label that has voxels, on the scan's own grid.
         pending: what can still be segmented; None if nothing.
         labels: TotalSegmentator ids on the scan's voxels, of masks that `ensure` has just made.
+        doubts: what is implausible about masks that were predicted, one line each.
     """
 
     merged: np.ndarray
@@ -70,6 +74,7 @@ class OrganMasks:
     statistics: Mapping[str, OrganStatistics]
     pending: PendingSegmentation | None = None
     labels: Volume | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,7 +83,8 @@ class OrganMasks:
             return (NO_MASK,)
         if self.origin.kind == "given":
             return ()
-        return (PREDICTED.format(self.origin.source), *(() if self.statistics else (NOTHING,)))
+        nothing = () if self.statistics else (NOTHING,)
+        return (PREDICTED.format(self.origin.source), *nothing, *self.doubts)
 
     def missing_models(self, organs: Collection[int]) -> tuple[OrganModel, ...]:
         """Return the models that find these merged labels and have not run."""
@@ -100,8 +106,10 @@ class OrganMasks:
         origin = MaskOrigin("predicted", pending.segmenter.name, weights)
         complete = len(weights) == len(pending.segmenter.models)
         masks = _masks(pending.ct, labels, pending.transform, origin)
+        findings = check_labels(labels, coarse_scan(pending.ct))
+        doubts = tuple(map(IMPLAUSIBLE.format, findings))
         left = None if complete else replace(pending, labels=labels)
-        return replace(masks, pending=left, labels=labels)
+        return replace(masks, pending=left, labels=labels, doubts=doubts)
 
 
 def given_masks(ct: Volume, labels: Volume, transform: GridTransform) -> OrganMasks:
