@@ -68,7 +68,7 @@ def test_the_fields_and_their_order(make_report: MakeReport, tmp_path: Path) -> 
 def test_it_names_the_scan_and_the_model(make_report: MakeReport) -> None:
     report = make_report(source="scans/ct.nii.gz", model="nano")
     record = report.to_dict()
-    assert (record["schema_version"], record["model"]) == ("1.2", "nano")
+    assert (record["schema_version"], record["model"]) == ("1.3", "nano")
     assert (record["scan"], report.name) == ("scans/ct.nii.gz", "ct.nii.gz")
 
 

@@ -18,7 +18,8 @@ from jaxtyping import Float
 from tumorchain_jax.anatomy.organs import ORGANS, labels_named
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record
-from tumorchain_jax.evaluation.answers import NONE, YES_NO, judge
+from tumorchain_jax.evaluation.answers import YES_NO, judge
+from tumorchain_jax.reasoning.answer_values import NONE
 
 RESAMPLES, SEED = 2000, 0
 TABLE_6 = [ORGANS[label] for label in (5, 7, 20, 6, 15)]

@@ -15,6 +15,7 @@ from tumorchain_jax.anatomy.organs import labels_named
 from tumorchain_jax.inference.case import PreparedCase, Scan, ensure_organs, prepare
 from tumorchain_jax.inference.record import NANO_NAME, build_report
 from tumorchain_jax.inference.runner import Answer, Asked, Runner
+from tumorchain_jax.inference.verdict import check_scope
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.report.report import Report
@@ -91,6 +92,7 @@ class Analyzer:
         mask: Scan | None = None,
         seed: int = 0,
         rounds: int | None = None,
+        force: bool = False,
     ) -> Report:
         """Ask one question about one scan.
 
@@ -99,11 +101,14 @@ class Analyzer:
             mask: its TotalSegmentator v2 `total` label map, in any of the same forms; None: the
                 segmenter makes one.
             rounds: limit on rounds of reasoning; by default, and at most, the analyzer's own.
+            force: ask even if the question is out of scope; the report then says so.
 
         Raises:
             InputError: the scan, the mask or the question cannot be used.
         """
         self.check_question(question)
+        if not force:
+            check_scope(question)
         return self.batch([(self.prepare(scan, mask), question)], seed=seed, rounds=rounds)[0]
 
     def check_question(self, question: str) -> None:

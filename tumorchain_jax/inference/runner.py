@@ -17,7 +17,7 @@ from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.models.language.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
-from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, Result, encode, reason
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import (
     INITIAL_ORGANS,
@@ -43,6 +43,7 @@ class Answer:
         trace: every round, and why the chain stopped.
         seed: of the sampling.
         seconds: spent on each stage.
+        tokens: the bytes and the log-probability (temperature 1) of each token of the last round.
     """
 
     case: PreparedCase
@@ -50,6 +51,7 @@ class Answer:
     trace: Trace
     seed: int
     seconds: dict[str, float]
+    tokens: tuple[tuple[bytes, float], ...] = ()
 
     @property
     def text(self) -> str:
@@ -171,8 +173,18 @@ class Runner:
             tokenizer, organs = self.checkpoint.tokenizer, visited[row]
             trace = build_trace(result, row, tokenizer, case.cells, scan.abnormal, organs)
             seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
-            answers.append(Answer(case, question, trace, seed, seconds))
+            tokens = self._last_round(result, row)
+            answers.append(Answer(case, question, trace, seed, seconds, tokens))
         return answers
+
+    def _last_round(self, result: Result, row: int) -> tuple[tuple[bytes, float], ...]:
+        """Bytes and log-probability of each token that a row wrote in its last round."""
+        last = int(result.rounds[row]) - 1
+        length = int(result.written.length[last, row])
+        ids = result.written.tokens[last, row, :length].tolist()
+        log_probabilities = result.written.log_probabilities[last, row, :length].tolist()
+        token_bytes = self.checkpoint.tokenizer.token_bytes
+        return tuple((token_bytes[i], p) for i, p in zip(ids, log_probabilities, strict=True))
 
     def _request(
         self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None

@@ -11,11 +11,13 @@ import numpy as np
 from tumorchain_jax import NOTICE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
 from tumorchain_jax.report.cells import cell_box
+from tumorchain_jax.report.verdict import Verdict
 from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-SCHEMA_VERSION = "1.2"
+SCHEMA_VERSION = "1.3"
+NO_ANSWER = "No answer was given."
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +44,7 @@ class ReportRecord:
         masks: where the organ masks came from, None if that is not known.
         organs: measurements of each organ in its mask, by its name in Table 10.
         truth: the known truth about a synthetic lesion, None for a real scan.
+        verdict: how far the conclusion can be relied on; None if that was not judged.
     """
 
     question: str
@@ -63,12 +66,18 @@ class ReportRecord:
     masks: MaskOrigin | None = None
     organs: Mapping[str, OrganStatistics] = field(default_factory=dict)
     truth: str | None = None
+    verdict: Verdict | None = None
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
         rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
-        text = f"{self.name}: {self.question!r} -> {self.conclusion!r}, {rounds}"
+        text = f"{self.name}: {self.question!r} -> {self.headline!r}, {rounds}"
         return f"{type(self).__name__}({text})"
+
+    @property
+    def headline(self) -> str:
+        """The conclusion, or why there is no answer."""
+        return (self.verdict and self.verdict.reason) or self.conclusion or NO_ANSWER
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -111,6 +120,8 @@ class ReportRecord:
             "warnings": self.warnings,
             "notice": NOTICE,
         }
+        if self.verdict is not None:
+            record |= {"headline": self.headline, **self.verdict.to_dict()}
         if self.truth is not None:
             record["truth"] = self.truth
         return _plain(record)

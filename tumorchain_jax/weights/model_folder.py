@@ -3,13 +3,14 @@
 config.json        model, preprocessing, history, initial_roi
 model.safetensors  float32 parameters by path, decoder layers stacked
 tokenizer.json
+evaluation.json, calibration.json    optional: what was measured, see `measured.py`
 """
 
 import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +28,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_pa
 from tumorchain_jax.reasoning.prompt import History
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights.array_check import check_shapes
+from tumorchain_jax.weights.measured import Measured, read_measured
 from tumorchain_jax.weights.tensor_files import check_finite
 
 
@@ -48,6 +50,7 @@ class ModelFolder:
         params: numpy arrays by path.
         sha256: of `model.safetensors`.
         name: for people.
+        measured: its scores and its calibration, where the folder has them.
     """
 
     model: TumorChainConfig
@@ -58,6 +61,7 @@ class ModelFolder:
     sha256: str
     initial_roi: bool = False
     name: str = ""
+    measured: Measured = field(default_factory=Measured)
 
 
 def export(
@@ -149,15 +153,17 @@ def load_model(folder: AnyPath) -> ModelFolder:
             expected, hint = "float32", "export it again"
             raise InputError(path, tensor, str(leaf.dtype), expected, hint)
         check_finite(path, tensor, leaf)
+    sha256 = weights_sha256(folder)
     return ModelFolder(
         model=model,
         preprocess=preprocess,
         history=config["history"],
         params=params,
         tokenizer=tokenizer,
-        sha256=weights_sha256(folder),
+        sha256=sha256,
         initial_roi=config["initial_roi"],
         name=name,
+        measured=read_measured(folder, sha256),
     )
 
 
