@@ -84,7 +84,7 @@ def test_roi_subset_in_both_spellings() -> None:
 
 @pytest.mark.parametrize(
     ("path", "found"),
-    [("nul\0byte.nii.gz", "null byte"), ("x" * 300, "File name too long")],
+    [("nul\0byte.nii.gz", "null"), ("x" * 300, "File name too long")],
 )
 @pytest.mark.parametrize("flag", ["-i", "-o", "-m"])
 def test_paths_that_no_file_can_have(
