@@ -31,6 +31,8 @@ from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.weights.model_folder import ModelFolder
+from tumorchain_jax.weights.scores import DIGITAL, REAL
+from tumorchain_jax.weights.seeds import Seeds
 
 # A stored scan has no affine; its pictures assume a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
@@ -43,9 +45,13 @@ class Patients(ABC):
 
     Attributes:
         source: identifies these patients.
+        domain: the kind of scan.
+        seeds: first seed and number of digital patients; None for others.
     """
 
     source: str
+    domain: str = DIGITAL
+    seeds: Seeds | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -73,22 +79,26 @@ class Phantoms(Patients):
 
     def __init__(self, analyzer: Analyzer, first_seed: int, count: int, predicted: bool = False):
         self.analyzer, self.predicted = analyzer, predicted
-        self.seeds = range(first_seed, first_seed + count)
+        self.seeds = first_seed, count
         self.source = f"{count} digital patients from seed {first_seed} on"
         self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
         """Number of patients."""
-        return len(self.seeds)
+        return self.seeds[1]
 
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
-        patient = make_patient(self.seeds[number])
+        patient = self._patient(number)
         return _asked(self.analyzer, patient, number, self.predicted)
 
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
-        return model_scan(make_patient(self.seeds[number]), self.analyzer.checkpoint.preprocess)
+        return model_scan(self._patient(number), self.analyzer.checkpoint.preprocess)
+
+    def _patient(self, number: int) -> Patient:
+        first, count = self.seeds
+        return make_patient(range(first, first + count)[number])
 
 
 class PaintedScans(Patients):
@@ -104,6 +114,8 @@ class PaintedScans(Patients):
     Raises:
         InputError: one of them cannot be read, or there is no room for a tumour.
     """
+
+    domain = REAL
 
     def __init__(
         self,
@@ -168,6 +180,7 @@ class StoredPatients(Patients):
     def __init__(self, analyzer: Analyzer, folder: Path):
         self.checkpoint = analyzer.checkpoint
         check_preprocessing(folder, self.checkpoint)
+        self.domain = DIGITAL if "first_seed" in read_manifest(folder) else REAL
         self._records = _test_records(folder)
         self._scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         lines = "\n".join(record.to_json() for _, of_scan in self._records for record in of_scan)

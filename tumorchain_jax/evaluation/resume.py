@@ -40,7 +40,7 @@ def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[l
     done = len(items)
     before = patients[done - 1][0] if done else None
     rest = (patients[number] for number in range(done, len(patients)))
-    new = ask_each(analyzer, rest, before=before)
+    new = ask_each(analyzer, rest, before=before, domain=patients.domain)
     for of_patient in tqdm(new, "patients", len(patients), initial=done, disable=None):
         items.append(of_patient)
         if path is not None:

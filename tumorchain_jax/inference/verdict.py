@@ -5,12 +5,11 @@ The first of these that holds takes the place of the answer in the headline of a
 1. the question is out of scope (it was asked with `force`);
 2. it is about an organ that is not segmented;
 3. the conclusion is not of the kind that was asked for;
-4. the model is no better than chance at such questions on scans of this kind (`evaluation.json`);
+4. the model is not above its baseline at such questions on scans of this kind (`evaluation.json`);
 5. its calibrated confidence is below the threshold (`calibration.json`).
 """
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +22,28 @@ from tumorchain_jax.reasoning.question_scope import out_of_scope
 from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.verdict import Confidence, Verdict
 from tumorchain_jax.segmentation.masks import OrganMasks
-from tumorchain_jax.weights.measured import DIGITAL, REAL, Measured, Score
+from tumorchain_jax.weights.measured import Measured
+from tumorchain_jax.weights.scores import DIGITAL, REAL, Score
 
-CHANCE = "no better than chance on scans of this kind"
+BELOW_BASELINE = "not above its baseline on scans of this kind"
 
 
-def verdict(answer: Answer, measured: Measured) -> Verdict:
-    """Judge an answer by what was measured of its model."""
+def verdict(answer: Answer, measured: Measured, domain: str | None = None) -> Verdict:
+    """Judge an answer by what was measured of its model.
+
+    Args:
+        domain: the kind of scan; None: as `scan_domain` tells it.
+    """
     kind, conclusion = question_kind(answer.question), parse_conclusion(answer.text)
-    domain = scan_domain(answer.case.source)
+    domain = domain or scan_domain(answer.case.source)
     score = _score(measured, domain, kind)
     confidence = _confidence(answer, measured, domain, kind)
     reason = (
         _scope(answer.question)
         or _not_segmented(answer.question, answer.case.masks)
         or _another_kind(kind, conclusion)
-        or (CHANCE if score and not score.above_chance else "")
-        or (f"cannot tell ({confidence.text})" if confidence.low else "")
+        or (BELOW_BASELINE if score and not score.above_baseline else "")
+        or (f"cannot tell: {confidence.text}" if confidence.low else "")
     )
     about = _measured(measured, domain, score)
     return Verdict(kind.answer_kind, reason, confidence, domain, score, about)
@@ -119,36 +123,40 @@ def _another_kind(kind: QuestionKind, conclusion: str) -> str:
 
 
 def _score(measured: Measured, domain: str, kind: QuestionKind) -> Score | None:
-    scores, subtask = measured.domains.get(domain), SUBTASK.get(kind.kind)
-    return scores.score(subtask) if scores and subtask else None
+    scores = measured.domains.get(domain)
+    return scores.subtasks.get(SUBTASK.get(kind.kind, "")) if scores else None
 
 
 def _measured(measured: Measured, domain: str, score: Score | None) -> str:
     if not measured.domains:
         return "never evaluated"
     if score is None:
-        return f"questions of this kind were never evaluated on {domain}"
+        return f"such questions were never evaluated on {domain}"
     low, high = score.ci95
-    of = f" on average of {len(score.of)} kinds of questions" if score.of else ""
     return (
-        f"on {domain}, {score.accuracy:g} % of such questions were answered right{of} (95 % "
-        f"interval {low:g} to {high:g}, n {score.n}; always the most frequent answer: "
-        f"{score.majority:g} %)"
+        f"on {domain}, {score.accuracy:g} % of such answers were right (95 % interval {low:g} to "
+        f"{high:g}, n {score.n}; baseline {score.baseline:g} %)"
     )
 
 
 def _confidence(answer: Answer, measured: Measured, domain: str, kind: QuestionKind) -> Confidence:
     log_probability = conclusion_log_probability(answer)
-    raw = None if log_probability is None else math.exp(log_probability)
-    if measured.calibration is None or log_probability is None:
-        return Confidence(None, None, raw, "confidence not calibrated")
+    calibration = measured.calibration
+    if calibration is None or log_probability is None:
+        return Confidence(None, None, log_probability, "confidence not calibrated")
     if domain != DIGITAL:
-        return Confidence(None, None, raw, f"confidence not calibrated on {domain}")
-    of_kind = measured.calibration.kinds.get(kind.kind)
+        return Confidence(None, None, log_probability, f"confidence not calibrated on {domain}")
+    of_kind = calibration.kinds.get(kind.kind)
     if of_kind is None:
-        return Confidence(None, None, raw, "confidence not calibrated for such questions")
+        return Confidence(
+            None, None, log_probability, "confidence not calibrated for such questions"
+        )
     value = float(of_kind.confidence(np.array([log_probability]))[0])
-    text = f"confidence {value:.0%}".replace("%", " %")
-    if value < of_kind.threshold:
-        text += f", below the threshold of {of_kind.threshold:.0%}".replace("%", " %")
-    return Confidence(value, of_kind.threshold, raw, text)
+    text = f"confidence {_percent(value)}"
+    if value < calibration.threshold:
+        text += f", below the threshold of {_percent(calibration.threshold)}"
+    return Confidence(value, calibration.threshold, log_probability, text)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tumorchain_jax.weights.measured import Score
+from tumorchain_jax.weights.scores import Score
 
 
 @dataclass(frozen=True)
@@ -13,14 +13,14 @@ class Confidence:
     Attributes:
         value: calibrated; None where that is not possible.
         threshold: below it the answer is withheld; None without a calibration.
-        raw: the probability that the model gives to the words of its conclusion after its own
-            chain, uncalibrated; None without a conclusion.
+        log_probability: that the model gives to the words of its conclusion after its own chain,
+            uncalibrated; None without a conclusion.
         text: for people, in a few words.
     """
 
     value: float | None
     threshold: float | None
-    raw: float | None
+    log_probability: float | None
     text: str
 
     @property

@@ -3,13 +3,13 @@
 config.json        model, preprocessing, history, initial_roi
 model.safetensors  float32 parameters by path, decoder layers stacked
 tokenizer.json
-evaluation.json, calibration.json    optional: what was measured, see `measured.py`
+evaluation.json, calibration.json, training.json    optional: see `measured.py`
 """
 
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,14 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_pa
 from tumorchain_jax.reasoning.prompt import History
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights.array_check import check_shapes
-from tumorchain_jax.weights.measured import Measured, read_measured
+from tumorchain_jax.weights.measured import (
+    MEASURED_FILES,
+    Measured,
+    copy_measured,
+    read_measured,
+    write_training,
+)
+from tumorchain_jax.weights.seeds import Seeds
 from tumorchain_jax.weights.tensor_files import check_finite
 
 
@@ -50,7 +57,7 @@ class ModelFolder:
         params: numpy arrays by path.
         sha256: of `model.safetensors`.
         name: for people.
-        measured: its scores and its calibration, where the folder has them.
+        measured: its scores, calibration and training seeds, where the folder has them.
     """
 
     model: TumorChainConfig
@@ -72,15 +79,21 @@ def export(
     params: Mapping[str, Any],
     tokenizer: Tokenizer,
     initial_roi: bool = False,
+    training_seeds: Sequence[Seeds] = (),
 ) -> None:
     """Write a checkpoint folder; it appears whole, by rename, in place of an older one.
 
-    In an object store, which has no rename, `config.json` is removed first and written last.
+    What was measured of the same weights in the older folder is copied. In an object store, which
+    has no rename, `config.json` is removed first and written last.
+
+    Args:
+        training_seeds: of the digital patients it was trained on, if it was.
     """
     if is_remote(folder):
         with TemporaryDirectory() as made:
             local = Path(made) / folder.name
-            export(local, model, preprocess, history, params, tokenizer, initial_roi)
+            values = model, preprocess, history, params, tokenizer, initial_roi, training_seeds
+            export(local, *values)
             upload(local, folder, last=["config.json"])
         return
     folder = Path(folder)
@@ -101,6 +114,12 @@ def export(
         save_file(arrays, weights, metadata={"format": "np"})
         weights.chmod((part / "config.json").stat().st_mode)  # else for its owner's eyes alone
         tokenizer.save(part)
+        measured = any((folder / name).is_file() for name in MEASURED_FILES)
+        sha256 = weights_sha256(part) if measured or training_seeds else ""
+        if measured and weights_sha256(folder) == sha256:
+            copy_measured(folder, part)
+        if training_seeds:
+            write_training(part, sha256, training_seeds)
     except BaseException:
         shutil.rmtree(part)
         raise
@@ -169,7 +188,8 @@ def load_model(folder: AnyPath) -> ModelFolder:
 
 def weights_sha256(folder: Path) -> str:
     """SHA-256 of the weights of a checkpoint folder, by which they are known anywhere."""
-    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    with (folder / "model.safetensors").open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _name(folder: AnyPath) -> str:

@@ -23,7 +23,9 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.weights.model_folder import check_vocabulary
+from tumorchain_jax.weights.measured import TRAINING, read_measured
+from tumorchain_jax.weights.model_folder import check_vocabulary, weights_sha256
+from tumorchain_jax.weights.seeds import Seeds
 
 MANIFEST = "dataset.json"
 
@@ -92,3 +94,16 @@ def _check_preprocess(folder: Path, preprocess: PreprocessConfig) -> None:
         raise InputError(
             folder / "dataset.json", "preprocess", str(found), str(expected), "name another folder"
         )
+
+
+def training_seeds(config: ConfigDict, data: Path) -> list[Seeds]:
+    """The seeds of the digital patients in a data set, and of those that `config.init` was of."""
+    seeds: list[Seeds] = []
+    manifest = read_manifest(data)
+    if {"first_seed", "count"} <= manifest.keys():
+        seeds.append((manifest["first_seed"], manifest["count"]))
+    if config.init:
+        folder = local_copy(as_path(config.init.split(",")[0]))
+        if (folder / TRAINING).is_file():
+            seeds += read_measured(folder, weights_sha256(folder)).training
+    return sorted({*seeds})
