@@ -52,6 +52,7 @@ def test_phantoms_are_asked_and_wrong_answers_are_shown(
         "score.json",
         "score.txt",
         "score.svg",
+        "reliability.svg",
         "failures.html",
     }
     assert printed["n"] == len(items)
@@ -59,6 +60,10 @@ def test_phantoms_are_asked_and_wrong_answers_are_shown(
     wrong = sum(not item.right for item in items)
     assert f"{wrong} of {len(items)} answers are wrong" in (out / "failures.html").read_text()
     assert not list(tmp_path.glob(".out*"))
+    row = printed["selective"]
+    assert row["n"] == row["with_confidence"] == len(items)  # nano's text always has a conclusion
+    assert row["answered"] == sum(not item.withheld for item in items)
+    assert all((item.log_probability or 0) <= 0 for item in items)
 
 
 def test_dice_of_a_segmenter_on_phantoms(

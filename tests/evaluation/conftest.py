@@ -9,8 +9,10 @@ import pytest
 
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.inference.runner import Answer
 from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
+from tumorchain_jax.reasoning.trace import Round, Trace
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.weights.measured import Measured
 
@@ -42,9 +44,13 @@ class ScriptedAnalyzer(Analyzer):
         self.rounds.append(rounds)
         self.asked += [(case.source, question) for case, question in cases]
         return [
-            SimpleNamespace(text=self.script(case.source, q), case=case, question=q, tokens=())
-            for case, q in cases
+            _answer(case, question, self.script(case.source, question)) for case, question in cases
         ]
+
+
+def _answer(case: PreparedCase, question: str, text: str) -> Answer:
+    trace = Trace((Round(text, (), 1, 1, True, 0.0),), "no_new_organ")
+    return Answer(case, question, trace, 0, {})
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ baseline: training never showed one, so answers about it are noise.)
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice, zip_longest
+from itertools import islice
 
 from tqdm import tqdm
 
@@ -100,10 +100,12 @@ def _ask_block(
     answers = iter(_answers(analyzer, questions, rounds))
     for (_, records), other in zip(block, others, strict=True):
         seen = list(islice(answers, len(records)))
-        unseen = [] if other is None else list(islice(answers, len(records)))
+        unseen: list[str | None] = [None] * len(records)
+        if other is not None:
+            unseen = [answer.text for answer in islice(answers, len(records))]
         yield [
-            make_item(record, answer.text, alone and alone.text, verdict(answer, measured, domain))
-            for record, answer, alone in zip_longest(records, seen, unseen)
+            make_item(record, answer.text, text_only, verdict(answer, measured, domain))
+            for record, answer, text_only in zip(records, seen, unseen, strict=True)
         ]
 
 

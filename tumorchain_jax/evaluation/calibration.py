@@ -7,6 +7,7 @@ the confidence of each patient's answers comes from a fit to the other patients.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -97,9 +98,9 @@ def fit_calibration(
         raise InputError("calibration", "patients", found, expected, "take more patients")
     confidence = np.full(len(items), np.nan)
     for fold in range(FOLDS):
-        held_out = np.flatnonzero(rows % FOLDS == fold)
-        others = [items[number] for number in np.flatnonzero(rows % FOLDS != fold)]
-        confidence[held_out] = confidences(fit(others), [items[number] for number in held_out])
+        held_out = rows % FOLDS == fold
+        kinds_of_others = fit([*compress(items, ~held_out)])
+        confidence[held_out] = confidences(kinds_of_others, [*compress(items, held_out)])
     right, patients = _right(items), [item.patient for item in items]
     plain = np.where(np.isnan(confidence), np.nan, np.exp(_log_probabilities(items)))
     before = selective(patients, plain, right, ~(plain >= threshold))

@@ -79,13 +79,13 @@ class Phantoms(Patients):
 
     def __init__(self, analyzer: Analyzer, first_seed: int, count: int, predicted: bool = False):
         self.analyzer, self.predicted = analyzer, predicted
-        self.seeds = first_seed, count
+        self.first_seed, self.count = self.seeds = first_seed, count
         self.source = f"{count} digital patients from seed {first_seed} on"
         self.source += _whose_masks(analyzer, predicted)
 
     def __len__(self) -> int:
         """Number of patients."""
-        return self.seeds[1]
+        return self.count
 
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
@@ -97,8 +97,7 @@ class Phantoms(Patients):
         return model_scan(self._patient(number), self.analyzer.checkpoint.preprocess)
 
     def _patient(self, number: int) -> Patient:
-        first, count = self.seeds
-        return make_patient(range(first, first + count)[number])
+        return make_patient(range(self.first_seed, self.first_seed + self.count)[number])
 
 
 class PaintedScans(Patients):

@@ -29,7 +29,7 @@ def reliability_curve(bins: Sequence[Bin], title: str, caption: str) -> str:
         parts.append(f'<text x="{x:g}" y="{foot + 18}" text-anchor="middle">{percent} %</text>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{percent} %</text>')
     parts.append(
-        f'<path d="M{_x(0):g} {_y(0):g}L{_x(1):g} {_y(1):g}" stroke="#77808b" '
+        f'<path d="M{_x(0.0):g} {_y(0.0):g}L{_x(1.0):g} {_y(1.0):g}" stroke="#77808b" '
         'stroke-dasharray="5 4"/>'
     )
     points = [(_x(each.confidence), _y(each.accuracy), each.n) for each in bins]
