@@ -10,6 +10,7 @@ from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.reasoning.question_kind import SUBTASK, question_kind
+from tumorchain_jax.reasoning.question_scope import out_of_scope
 
 KINDS = {
     "organ": (
@@ -90,6 +91,91 @@ def test_true_answers_of_records_are_answers(seed: int) -> None:
         assert kind.choices == record.choices
         assert kind.why_unanswered(record.answer) == "" or record.answer == "none"
         assert SUBTASK[kind.kind] == record.subtask
+
+
+PARAPHRASES = {
+    ("organ_position", "middle third"): (
+        "How high in the scan does the liver lie?",
+        "In what third of the volume can the pancreas be found?",
+        "Does the stomach sit in the upper, middle or lower third of the scan?",
+        "Which third of this CT contains the colon?",
+    ),
+    ("tumor_position", "liver"): (
+        "Which organ harbours the tumour?",
+        "What organ does the lesion arise from?",
+        "Where does the tumour sit?",
+        "Locate the mass.",
+        "Name the organ with the tumour.",
+        "From which organ does the cancer originate?",
+    ),
+    ("segment_localization", "liver segment V"): (
+        "Which part of the colon is affected?",
+        "In which segment of the liver is the tumour located?",
+        "What portion of the stomach does the lesion involve?",
+        "Where within the pancreas is the mass?",
+    ),
+    ("shape", "lobulated"): (
+        "How is the lesion shaped?",
+        "What form does the tumour of the liver have?",
+        "Give the shape of the mass.",
+    ),
+    ("boundary", "ill-defined"): (
+        "Are the margins of the tumour well-defined or ill-defined?",
+        "What are the borders of the lesion like?",
+        "Describe the margin of the mass.",
+        "How sharply is the tumour defined?",
+    ),
+    ("density", "hypodense"): (
+        "How dense is the tumour compared with the liver?",
+        "What is the attenuation of the lesion?",
+        "Describe the density of the mass in the pancreas.",
+    ),
+    ("count", "2"): (
+        "How many tumours are in the liver?",
+        "What is the number of lesions?",
+        "Count the lesions in the colon.",
+        "How many masses can be seen?",
+    ),
+    ("others", "wall thickening"): (
+        "What other features does the lesion show?",
+        "Which further attributes does the tumour have?",
+        "What additional findings does the lesion show?",
+    ),
+    ("tumor", "T3"): (
+        "What T category would you give the tumour?",
+        "Give the T stage of the tumour.",
+        "Which T stage is this?",
+    ),
+    ("node", "N1"): (
+        "What is the N stage?",
+        "Give the nodal stage.",
+        "Which N category applies?",
+    ),
+    ("metastasis", "M0"): (
+        "What M category is it?",
+        "Give the M stage of the cancer.",
+    ),
+    ("cot_report", "a tumour of the liver, T3 N1 M0"): (
+        "Please write a structured report of this CT.",
+        "Summarise the findings of this scan.",
+        "Draft a radiology report with an impression.",
+        "Give findings and conclusion for this CT.",
+    ),
+    ("tumor_position", "no"): (
+        "Does the colon contain a tumour?",
+        "Has the pancreas got a lesion?",
+    ),
+}
+"""By subtask and a possible answer: wordings that no record has."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "question"),
+    [(answer, each) for (_, answer), wordings in PARAPHRASES.items() for each in wordings],
+)
+def test_paraphrases_of_the_subtasks_are_not_refused(answer: str, question: str) -> None:
+    assert out_of_scope(question) == ""
+    assert question_kind(question).why_unanswered(answer) == ""
 
 
 ASKED = {

@@ -26,8 +26,9 @@ THRESHOLD = 0.5
 FOLDS = 5
 LEAST = 20
 """Answers of a kind, with fewer of which it stays uncalibrated."""
-LEAST_SLOPE, LARGEST_SLOPE = 1e-3, 10.0
-"""Bounds of 1 / temperature: a higher probability never lowers the confidence."""
+LEAST_SLOPE, LARGEST_SLOPE = 1e-3, 1.0
+"""Bounds of 1 / temperature: a higher probability never lowers the confidence, and differences
+between probabilities near 1, which rounding decides, do not grow."""
 
 
 def fit_kind(

@@ -104,12 +104,15 @@ _YES_NO = re.compile(rf"^(?:{_HELPERS})\b")
 _BOTH = re.compile(r"(?:,| and| if so)+ (?:in |at |to )?(?=(?:which|what|where|how)\b)")
 # The first that is found decides. Letters are small, hyphens spaces, names of organs `ORGAN`.
 _RULES: tuple[tuple[Kind, str], ...] = (
-    ("third", r"which third\b|upper, middle,? or lower third|how high in th"),
+    ("third", r"(?:which|what) third\b|upper, middle,? or lower third|how high in th"),
     ("tumor", r"\bt (?:category|stage|staging|classification)\b"),
     ("node", r"\bn (?:category|stage|staging|classification)\b|nodal (?:stage|category)"),
     ("metastasis", r"\bm (?:category|stage|staging|classification)\b"),
     ("stage", r"\btnm\b|(?:what|which) (?:\w+ ){0,3}stag(?:e|ing)\b|how .*\bstaged\b"),
-    ("count", rf"(?:how many|number of) (?:\w+ ){{0,2}}(?:ORGAN )?{_FINDING}"),
+    (
+        "count",
+        rf"(?:how many|number of|^count) (?:\w+ ){{0,2}}(?:ORGAN )?{_FINDING}",
+    ),
     ("organ", r"^(?:in |at )?(?:which|what) organs?\b"),
     ("number", r"how (?:many|much|large|big|long|wide|thick|often)\b"),
     ("number", _ASKED + r"(?:size|diameter|volume|length|hu|number|ratio|percent\w*|share)\b"),
