@@ -109,16 +109,18 @@ def _record(folder: Path, model: ModelFolder, patients: Patients, score: Mapping
     earlier = model.measured.domains.get(patients.domain)
     if earlier and earlier.patients > score["patients"]:
         return f"{folder / EVALUATION}: the score of {earlier.patients} patients there stays"
-    rows = {
-        name: Score(row["accuracy"], row["ci95"], row["n"], row["majority"], row["text_only"])
-        for name, row in score["subtasks"].items()
-    }
+    rows = {name: _score(row) for name, row in score["subtasks"].items()}
     scores = DomainScores(patients.source, score["patients"], patients.seeds, rows)
     try:
         write_evaluation(folder, model.sha256, patients.domain, scores)
     except InputError as error:  # the score itself is worth more than this file
         return f"not written: {error}"
     return f"written to {folder / EVALUATION}, which reports show"
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    low, high = row["ci95"]
+    return Score(row["accuracy"], (low, high), row["n"], row["majority"], row["text_only"])
 
 
 def _reliability(items: Sequence[Item], row: Mapping[str, Any]) -> str:
