@@ -48,7 +48,11 @@ def add_command(command: Command) -> None:
     add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
     add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
     add(
-        "-c", "--checkpoint", type=Path, metavar="DIR", help="model folder; default: the nano model"
+        "-c",
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="model folder, whose evaluation.json is written; default: the nano model",
     )
     add(
         "--segment",
