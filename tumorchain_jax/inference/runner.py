@@ -183,8 +183,9 @@ class Runner:
         length = int(result.written.length[last, row])
         ids = result.written.tokens[last, row, :length].tolist()
         log_probabilities = result.written.log_probabilities[last, row, :length].tolist()
-        token_bytes = self.checkpoint.tokenizer.token_bytes
-        return tuple((token_bytes[i], p) for i, p in zip(ids, log_probabilities, strict=True))
+        # One by one, so that an id of the padded vocabulary, which no token has, stands for none.
+        pieces = [self.checkpoint.tokenizer.decode_bytes([each]) for each in ids]
+        return tuple(zip(pieces, log_probabilities, strict=True))
 
     def _request(
         self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None
