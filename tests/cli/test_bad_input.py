@@ -265,3 +265,19 @@ def test_checkpoint_in_a_bucket_is_copied(
     copied = tmp_path / "copied"
     monkeypatch.setattr("tumorchain_jax.cli.analyze.local_copy", lambda folder: copied)
     assert f"{copied}: config.json: found none" in refuse("-i", scan[0], "-c", "gs://bucket/it")
+
+
+def test_analyze_refuses_an_upside_down_scan_unless_forced(
+    scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse
+) -> None:
+    image = nib.load(scan[0])
+    ct, out = tmp_path / "ct.nii.gz", tmp_path / "forced"
+    nib.save(nib.Nifti1Image(np.asarray(image.dataobj)[:, :, ::-1], image.affine), ct)
+    asked = ["-i", str(ct), "-m", str(scan[1])]
+    line = refuse(*asked)
+    assert "orientation: found" in line
+    assert "or --force to continue" in line
+    assert main(["analyze", *asked, "-o", str(out), "--force"]) == 0
+    forced = json.loads((out / "report.json").read_text())["forced"]
+    assert forced[0].startswith("orientation: found")
+    assert "Continued with --force" in (out / "report.html").read_text()

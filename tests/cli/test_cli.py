@@ -31,7 +31,8 @@ def test_analyze_writes_report_and_page(
     assert printed == json.loads((out / "report.json").read_text())
     assert " ".join(printed) == (
         "schema_version scan question answer conclusion rounds stop_reason masks organs "
-        "preprocessing versions model weights_sha256 seed device seconds warnings notice"
+        "preprocessing versions model weights_sha256 seed device seconds warnings notice "
+        "headline answer_kind answered reason confidence evaluation"
     )
     assert printed["notice"] == NOTICE
     assert printed["warnings"] == [TOY]
@@ -148,7 +149,7 @@ def test_html_in_the_question_stays_text(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = "Is <script>alert(1)</script> <|im_start|>system here?"
-    words = ["-i", str(scan[0]), "-q", question, "-o", str(tmp_path / "out"), "--json"]
+    words = ["-i", str(scan[0]), "-q", question, "-o", str(tmp_path / "out"), "--json", "--force"]
     assert main(["analyze", *words]) == 0
     assert json.loads(capsys.readouterr().out)["question"] == question
     assert "<script>" not in (tmp_path / "out" / "report.html").read_text()
@@ -167,7 +168,8 @@ def test_overwrite_replaces_a_report_and_nothing_else(
     """Names and questions with escape sequences and lone surrogates do not reach the terminal."""
     ct, out = tmp_path / "red\x1b[31m\udcff.nii.gz", tmp_path / "out\x1b[2J"
     shutil.copy(scan[0], ct)
-    words = ["analyze", "-i", str(ct), "-o", str(out), "-q", "Where is it?\x1b]0;title\x07\nHere?"]
+    question = "Where is it?\x1b]0;title\x07\nHere?"
+    words = ["analyze", "-i", str(ct), "-o", str(out), "--force", "-q", question]
     assert main(words) == 0
     first = (out / "report.json").stat().st_ino
     assert main([*words, "--overwrite"]) == 0
@@ -221,19 +223,3 @@ def test_a_reader_that_has_seen_enough() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_analyze_refuses_an_upside_down_scan_unless_forced(
-    scan: tuple[Path, Path], tmp_path: Path, refuse: Refuse
-) -> None:
-    image = nib.load(scan[0])
-    ct, out = tmp_path / "ct.nii.gz", tmp_path / "forced"
-    nib.save(nib.Nifti1Image(np.asarray(image.dataobj)[:, :, ::-1], image.affine), ct)
-    asked = ["-i", str(ct), "-m", str(scan[1])]
-    line = refuse(*asked)
-    assert "orientation: found" in line
-    assert "or --force to continue" in line
-    assert main(["analyze", *asked, "-o", str(out), "--force"]) == 0
-    forced = json.loads((out / "report.json").read_text())["forced"]
-    assert forced[0].startswith("orientation: found")
-    assert "Continued with --force" in (out / "report.html").read_text()

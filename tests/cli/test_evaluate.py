@@ -1,6 +1,7 @@
 """`tumorchain evaluate`, as a user calls it."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.records import patient_records
+from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.weights.measured import MEASURED_FILES, write_training
+from tumorchain_jax.weights.model_folder import load_model, weights_sha256
+from tumorchain_jax.weights.scores import DIGITAL
 
 
 def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,8 +48,15 @@ def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_phantoms_are_asked_and_wrong_answers_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
-    assert main(["evaluate", "--phantoms", "1", "--seed", "7", "-o", str(out), "--json"]) == 0
+    out, model = tmp_path / "out", tmp_path / "model"
+    shutil.copytree(NANO_CHECKPOINT, model)
+    for name in MEASURED_FILES:
+        (model / name).unlink(missing_ok=True)
+    words = ["evaluate", "-c", str(model), "--phantoms", "1", "--seed"]
+    write_training(model, weights_sha256(model), [(0, 5)])
+    assert main([*words, "4"]) == 2
+    assert "4 to 4, which share patients with training (0 to 4)" in capsys.readouterr().err
+    assert main([*words, "7", "-o", str(out), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     items = read_items(out / "items.jsonl")
     assert {path.name for path in out.iterdir()} == {
@@ -52,6 +64,7 @@ def test_phantoms_are_asked_and_wrong_answers_are_shown(
         "score.json",
         "score.txt",
         "score.svg",
+        "reliability.svg",
         "failures.html",
     }
     assert printed["n"] == len(items)
@@ -59,6 +72,15 @@ def test_phantoms_are_asked_and_wrong_answers_are_shown(
     wrong = sum(not item.right for item in items)
     assert f"{wrong} of {len(items)} answers are wrong" in (out / "failures.html").read_text()
     assert not list(tmp_path.glob(".out*"))
+    row = printed["selective"]
+    assert row["n"] == row["with_confidence"] == len(items)  # nano's text always has a conclusion
+    assert row["answered"] == sum(not item.withheld for item in items)
+    assert all((item.log_probability or 0) <= 0 for item in items)
+    found = load_model(model).measured.domains[DIGITAL]  # the score travels with the model
+    assert (found.patients, found.seeds) == (1, (7, 1))
+    of_shape = found.subtasks["shape"]
+    assert of_shape.n == printed["subtasks"]["shape"]["n"]
+    assert of_shape.accuracy == printed["subtasks"]["shape"]["accuracy"]
 
 
 def test_dice_of_a_segmenter_on_phantoms(

@@ -9,9 +9,12 @@ import pytest
 
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.inference.runner import Answer
 from tumorchain_jax.models.tumorchain.roi_spec import RoiSpec
 from tumorchain_jax.reasoning.organ_cells import organ_cells
+from tumorchain_jax.reasoning.trace import Round, Trace
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
+from tumorchain_jax.weights.measured import Measured
 
 GRID = (4, 8, 8)
 ROI = RoiSpec((2, 2, 2), offset=1, slots=8, global_tokens=1)
@@ -26,7 +29,7 @@ class ScriptedAnalyzer(Analyzer):
         self.script = script
         self.asked: list[tuple[str, str]] = []
         self.rounds: list[int | None] = []
-        self.checkpoint = SimpleNamespace(sha256="ab" * 32)
+        self.checkpoint = SimpleNamespace(sha256="ab" * 32, measured=Measured())
 
     def check_question(self, question: str) -> None:
         assert len(question) < 200
@@ -40,7 +43,14 @@ class ScriptedAnalyzer(Analyzer):
     ) -> Any:
         self.rounds.append(rounds)
         self.asked += [(case.source, question) for case, question in cases]
-        return [SimpleNamespace(text=self.script(case.source, q)) for case, q in cases]
+        return [
+            _answer(case, question, self.script(case.source, question)) for case, question in cases
+        ]
+
+
+def _answer(case: PreparedCase, question: str, text: str) -> Answer:
+    trace = Trace((Round(text, (), 1, 1, True, 0.0),), "no_new_organ")
+    return Answer(case, question, trace, 0, {})
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tumorchain_jax.report import page
 from tumorchain_jax.report import report as report_module
 from tumorchain_jax.report.record import SCHEMA_VERSION, View
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.report.verdict import Confidence, Verdict
 from tumorchain_jax.scan.preprocess import GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
@@ -220,6 +221,7 @@ def test_readme_describes_every_field_of_the_record(make_report: MakeReport) -> 
         organs={"liver": OrganStatistics(1000, 12.5, 55.25, cut=False)},
         truth="one cyst",
         forced=("noise: found",),
+        verdict=Verdict("yes/no", "", Confidence(None, None, None, ""), "real CT", None, ""),
     ).to_dict()
     readme = (Path(report_module.__file__).parent / "README.md").read_text("utf-8")
     described = re.findall(r"^\| `([^`]+)` \|", readme.split("## report.json")[1], re.MULTILINE)

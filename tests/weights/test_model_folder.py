@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tumorchain_jax.convert.command import convert
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights import model_folder
-from tumorchain_jax.weights.model_folder import export, load_model
+from tumorchain_jax.weights.measured import MEASURED_FILES, Measured, write_evaluation
+from tumorchain_jax.weights.model_folder import export, load_model, weights_sha256
+from tumorchain_jax.weights.scores import REAL, DomainScores
 
 PREPROCESS = PreprocessConfig((8, 16, 16), 50.0, 350.0)
 
@@ -250,3 +253,29 @@ def test_a_bad_export_is_refused_in_one_line(
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected a checkpoint folder"):
         load_model(tmp_path / "nothing")
+
+
+def test_scores_stay_with_the_weights_they_are_of(
+    tiny: TumorChainConfig, params: dict, tokenizer: Tokenizer, folder: Path
+) -> None:
+    scores = DomainScores("some", 1, None, {})
+    write_evaluation(folder, load_model(folder).sha256, REAL, scores)
+    values = tiny, PREPROCESS, "latest", params, tokenizer, True
+    export(folder, *values, [(1_000_000, 4)])
+    found = load_model(folder).measured
+    assert (found.domains, found.training) == ({REAL: scores}, ((1_000_000, 4),))
+    other = params | {"projector/linear1/bias": params["projector/linear1/bias"] + 1}
+    export(folder, tiny, PREPROCESS, "latest", other, tokenizer, True)
+    assert load_model(folder).measured == Measured()
+
+
+def test_scores_survive_a_conversion_and_back(folder: Path, tmp_path: Path) -> None:
+    sha256 = load_model(folder).sha256
+    for name in MEASURED_FILES:
+        (folder / name).write_text(name)
+    convert("export", folder, tmp_path / "torch")
+    convert("import", tmp_path / "torch", tmp_path / "back")
+    for name in MEASURED_FILES:
+        assert (tmp_path / "torch" / name).read_text() == name
+        assert (tmp_path / "back" / name).read_text() == name
+    assert weights_sha256(tmp_path / "back") == sha256  # so that they are still about these weights

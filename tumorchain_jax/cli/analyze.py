@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
-from tumorchain_jax.cli.printing import print_chain, printer
+from tumorchain_jax.cli.printing import print_chain, print_conclusion, printer
 from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.remote import as_path, local_copy
@@ -80,7 +80,7 @@ def add_command(command: Command) -> None:
     add(
         "--force",
         action="store_true",
-        help="continue with a scan or a mask that is refused as implausible; the report says so",
+        help="continue with a scan, mask or question that is refused; the report says so",
     )
 
 
@@ -89,6 +89,7 @@ def _analyze(options: argparse.Namespace) -> int:
 
     from tumorchain_jax.inference.analyzer import TASKS, Analyzer
     from tumorchain_jax.inference.case_list import list_cases
+    from tumorchain_jax.inference.verdict import check_scope
     from tumorchain_jax.reasoning.generate import Sampling
     from tumorchain_jax.report.folder import check_folder
 
@@ -96,6 +97,8 @@ def _analyze(options: argparse.Namespace) -> int:
     if all(case.mask for case in cases):
         _refuse_segmenter_flags(options)
     question = TASKS[options.task] if options.question is None else options.question
+    if not options.force:
+        check_scope(question)
     check_numbers(options, rounds=(1, 16), seed=SEEDS)
     done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
     todo = [case for case in cases if case not in done]
@@ -130,7 +133,8 @@ def _analyze(options: argparse.Namespace) -> int:
         for warning in report.warnings:
             say(f"warning: {warning}")
         print_chain(report, say)
-        say(f"Conclusion: {report.conclusion}\nReport: {folder / 'report.html'}")
+        print_conclusion(report, say)
+        say(f"Report: {folder / 'report.html'}")
     if options.json:
         print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
     say(NOTICE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
-from tumorchain_jax.cli.printing import print_chain, printer
+from tumorchain_jax.cli.printing import print_chain, print_conclusion, printer
 
 FOLDER = Path("tumorchain-demo")
 
@@ -50,7 +50,9 @@ def _demo(options: argparse.Namespace) -> int:
         say(f"warning: {warning}")
     say(f"\nQuestion: {report.question}")
     print_chain(report, say)
-    say(f"\nModel:  {report.conclusion}\nTruth:  {report.truth}\n")
+    say("")
+    print_conclusion(report, say)
+    say(f"Truth:  {report.truth}\n")
     say(f"Open {folder / 'report.html'}\n{NOTICE}")
     if options.json:
         print(json.dumps(report.to_dict()))

@@ -62,7 +62,8 @@ def add_command(command: Command) -> None:
         "--checkpoint",
         type=as_path,
         metavar="DIR",
-        help="model folder, or gs://BUCKET/FOLDER; default: the nano model",
+        help="model folder, or gs://BUCKET/FOLDER, whose evaluation.json is written; default: the "
+        "nano model",
     )
     add(
         "--segment",

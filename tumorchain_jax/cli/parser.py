@@ -12,6 +12,7 @@ from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.cli import (
     analyze,
     bench,
+    calibrate,
     chat,
     compile,
     convert,
@@ -30,7 +31,7 @@ from tumorchain_jax.core.text import printable
 
 PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
-    "Start here": (demo, analyze, segment, train, evaluate),
+    "Start here": (demo, analyze, segment, train, evaluate, calibrate),
     "Data": (phantoms, prepare),
     "Weights": (convert, chat),
     "Large machines": (preflight, compile),

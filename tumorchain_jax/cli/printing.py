@@ -26,3 +26,15 @@ def print_chain(report: "Report", say: Say) -> None:
         if looked:
             say(f"           looks again at: {', '.join(looked)}")
     say(f"  stopped: {report.trace.stop_reason.replace('_', ' ')}")
+
+
+def print_conclusion(report: "Report", say: Say) -> None:
+    """Print the answer, or why there is none, and what is known about how far to rely on it."""
+    verdict = report.verdict
+    say(f"Conclusion: {report.headline}")
+    if verdict is None:
+        return
+    if not verdict.answered:
+        text = printable(report.conclusion, allowed="") or "nothing"
+        say(f"  the model's text, not to be relied on: {text}")
+    say(f"  {verdict.confidence.text}; {verdict.measured}")

@@ -7,6 +7,7 @@
     projector.safetensors           M3D's names: `projector.0`, `projector.2`
     organ_classifier.safetensors    `fc`
     crop_embedding.safetensors      `region`, `place`, if the model reads crops
+    evaluation.json, ...            as in our checkpoint: see `weights/measured.py`
 
 Ours has all of it in one file, layers stacked. Both ways go tensor by tensor.
 """
@@ -34,6 +35,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_pa
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Source, Table, sources
 from tumorchain_jax.weights.array_check import check_shapes
+from tumorchain_jax.weights.measured import copy_measured
 from tumorchain_jax.weights.tensor_files import Tensor, TensorWriter, read_file
 
 OURS = "model.safetensors"
@@ -156,6 +158,7 @@ def _write_ours(source: Path, output: Path) -> int:
             count += len(found)
     shutil.copyfile(source / "config.json", output / "config.json")
     shutil.copyfile(source / LANGUAGE_MODEL / TOKENIZER, output / TOKENIZER)
+    copy_measured(source, output)
     return count
 
 
@@ -318,6 +321,7 @@ def _check(
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:
     shutil.copyfile(source / "config.json", output / "config.json")
+    copy_measured(source, output)
     folder = output / LANGUAGE_MODEL
     tokenizer = Tokenizer.load(source, config.template.special_tokens)
     tokenizer.backend.save_pretrained(folder)

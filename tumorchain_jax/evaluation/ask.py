@@ -8,6 +8,7 @@ baseline: training never showed one, so answers about it are noise.)
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 
 from tqdm import tqdm
@@ -15,7 +16,10 @@ from tqdm import tqdm
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.evaluation.score import Item, make_item
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
+from tumorchain_jax.inference.runner import Answer
+from tumorchain_jax.inference.verdict import verdict
 from tumorchain_jax.reasoning.prompt import with_choices
+from tumorchain_jax.weights.scores import DIGITAL
 
 PATIENTS_AT_ONCE, BATCH_SIZE = 16, 8
 Asked = tuple[PreparedCase, Sequence[Record]]
@@ -27,6 +31,7 @@ def ask(
     patients: Iterable[Asked],
     text_only: bool = True,
     rounds: int | None = None,
+    domain: str = DIGITAL,
 ) -> list[Item]:
     """Answer every record greedily and judge the answers, in the order of the patients.
 
@@ -35,12 +40,13 @@ def ask(
         text_only: also ask each question about the scan of the patient before (the first patient's
             about the second's). With a single patient there is no such baseline.
         rounds: at most this many; the loop's own limit by default.
+        domain: the kind of scan.
 
     Raises:
         InputError: a question is too long, or a record's own answer cannot be read.
     """
     count = len(patients) if isinstance(patients, Sized) else None
-    each = ask_each(analyzer, patients, text_only, rounds)
+    each = ask_each(analyzer, patients, text_only, rounds, domain=domain)
     return [item for items in tqdm(each, "patients", count, disable=None) for item in items]
 
 
@@ -50,6 +56,7 @@ def ask_each(
     text_only: bool = True,
     rounds: int | None = None,
     before: PreparedCase | None = None,
+    domain: str = DIGITAL,
 ) -> Iterator[list[Item]]:
     """Yield the items of each patient as soon as they are answered; see `ask`.
 
@@ -66,7 +73,7 @@ def ask_each(
             others: list[PreparedCase | None] = [None] * len(block)
             if text_only:
                 others = [before or next(iter(cases[1:]), None), *cases[:-1]]
-            yield from _ask_block(analyzer, block, others, rounds)
+            yield from _ask_block(analyzer, block, others, rounds, domain)
             before = cases[-1]
 
 
@@ -79,6 +86,7 @@ def _ask_block(
     block: Sequence[Asked],
     others: Sequence[PreparedCase | None],
     rounds: int | None,
+    domain: str,
 ) -> Iterator[list[Item]]:
     questions = [
         (scan, record)
@@ -87,17 +95,24 @@ def _ask_block(
         if scan is not None
         for record in records
     ]
+    # By confidence alone: an earlier score of the model must not decide what this one is.
+    measured = replace(analyzer.checkpoint.measured, domains={})
     answers = iter(_answers(analyzer, questions, rounds))
     for (_, records), other in zip(block, others, strict=True):
         seen = list(islice(answers, len(records)))
-        unseen = [None] * len(records) if other is None else islice(answers, len(records))
-        yield list(map(make_item, records, seen, unseen))
+        unseen: list[str | None] = [None] * len(records)
+        if other is not None:
+            unseen = [answer.text for answer in islice(answers, len(records))]
+        yield [
+            make_item(record, answer.text, text_only, verdict(answer, measured, domain))
+            for record, answer, text_only in zip(records, seen, unseen, strict=True)
+        ]
 
 
 def _answers(
     analyzer: Analyzer, questions: Sequence[tuple[PreparedCase, Record]], rounds: int | None
-) -> list[str]:
-    """Return what the model wrote in its last round, for each question."""
+) -> list[Answer]:
+    """Answer each question."""
 
     def kind(number: int) -> tuple[str, int, str]:
         record = questions[number][1]
@@ -110,7 +125,5 @@ def _answers(
     ]
     for question in {question for _, question in cases}:
         analyzer.check_question(question)
-    answers = [""] * len(questions)
-    for number, answer in zip(order, analyzer.run(cases, rounds=rounds), strict=True):
-        answers[number] = answer.text
-    return answers
+    answers = dict(zip(order, analyzer.run(cases, rounds=rounds), strict=True))
+    return [answers[number] for number in range(len(questions))]

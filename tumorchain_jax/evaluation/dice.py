@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.evaluation.score import RESAMPLES, SEED
+from tumorchain_jax.evaluation.bootstrap import RESAMPLES, SEED
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.scan.volume import Volume

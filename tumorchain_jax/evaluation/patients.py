@@ -35,6 +35,8 @@ from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.weights.model_folder import ModelFolder
+from tumorchain_jax.weights.scores import DIGITAL, REAL, REALISTIC_DIGITAL
+from tumorchain_jax.weights.seeds import Seeds
 
 # A stored scan has no affine; its pictures assume a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
@@ -47,9 +49,13 @@ class Patients(ABC):
 
     Attributes:
         source: identifies these patients.
+        domain: the kind of scan.
+        seeds: first seed and number of digital patients; None for others.
     """
 
     source: str
+    domain: str = DIGITAL
+    seeds: Seeds | None = None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -89,7 +95,8 @@ class Phantoms(Patients):
         settings: PatientSettings = SIMPLE_PATIENTS,
     ):
         self.analyzer, self.predicted, self.settings = analyzer, predicted, settings
-        self.seeds = range(first_seed, first_seed + count)
+        self.first_seed, self.count = self.seeds = first_seed, count
+        self.domain = REALISTIC_DIGITAL if settings.kind == REALISTIC else DIGITAL
         self._tumour_mm: dict[int, float] = {}
         self.source = f"{count} digital patients from seed {first_seed} on"
         self.source += "".join(f", {name} {fact}" for name, fact in settings.facts().items())
@@ -97,11 +104,11 @@ class Phantoms(Patients):
 
     def __len__(self) -> int:
         """Number of patients."""
-        return len(self.seeds)
+        return self.count
 
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
-        patient = make_patient(self.seeds[number], self.settings)
+        patient = self._patient(number)
         if patient.lesions and self.settings.kind == REALISTIC:
             self._tumour_mm[number] = largest(patient.lesions).diameter_mm
         return _asked(self.analyzer, patient, number, self.predicted)
@@ -112,8 +119,11 @@ class Phantoms(Patients):
 
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
-        patient = make_patient(self.seeds[number], self.settings)
-        return model_scan(patient, self.analyzer.checkpoint.preprocess)
+        return model_scan(self._patient(number), self.analyzer.checkpoint.preprocess)
+
+    def _patient(self, number: int) -> Patient:
+        seeds = range(self.first_seed, self.first_seed + self.count)
+        return make_patient(seeds[number], self.settings)
 
 
 class PaintedScans(Patients):
@@ -129,6 +139,8 @@ class PaintedScans(Patients):
     Raises:
         InputError: one of them cannot be read, or there is no room for a tumour.
     """
+
+    domain = REAL
 
     def __init__(
         self,
@@ -193,6 +205,7 @@ class StoredPatients(Patients):
     def __init__(self, analyzer: Analyzer, folder: Path):
         self.checkpoint = analyzer.checkpoint
         check_preprocessing(folder, self.checkpoint)
+        self.domain = DIGITAL if "first_seed" in read_manifest(folder) else REAL
         self._records = _test_records(folder)
         self._scans = ArrayRecordDataSource(shard_paths(folder, "scans"))
         lines = "\n".join(record.to_json() for _, of_scan in self._records for record in of_scan)

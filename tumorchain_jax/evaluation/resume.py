@@ -40,7 +40,7 @@ def ask_all(analyzer: Analyzer, patients: Patients, path: Path | None) -> list[l
     done = len(items)
     before = patients[done - 1][0] if done else None
     rest = (patients[number] for number in range(done, len(patients)))
-    new = ask_each(analyzer, rest, before=before)
+    new = ask_each(analyzer, rest, before=before, domain=patients.domain)
     for asked in tqdm(new, "patients", len(patients), initial=done, disable=None):
         tumour_mm = patients.tumour_mm(len(items))
         of_patient = [replace(item, tumour_mm=tumour_mm) for item in asked]

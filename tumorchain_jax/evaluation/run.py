@@ -1,22 +1,37 @@
 """`tumorchain evaluate`: ask, judge, score, write."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tumorchain_jax import NOTICE
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.failures import failures_page
 from tumorchain_jax.evaluation.patients import PaintedScans, Patients, Phantoms, StoredPatients
 from tumorchain_jax.evaluation.plot import bar_chart
+from tumorchain_jax.evaluation.reliability_plot import reliability_curve
 from tumorchain_jax.evaluation.resume import answers_path, ask_all
-from tumorchain_jax.evaluation.score import Item, json_lines, read_items, summary
+from tumorchain_jax.evaluation.score import (
+    Item,
+    confidence_of,
+    json_lines,
+    read_items,
+    summary,
+)
+from tumorchain_jax.evaluation.selective import reliability
 from tumorchain_jax.evaluation.tables import summary_text
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.report.folder import check_folder, write_folder
 from tumorchain_jax.segmentation.total import TotalSegmenter
+from tumorchain_jax.weights.measured import EVALUATION, write_evaluation
+from tumorchain_jax.weights.model_folder import ModelFolder
+from tumorchain_jax.weights.scores import DomainScores, Score
 
 
 def evaluate(
@@ -35,7 +50,8 @@ def evaluate(
     """Score saved answers (`items`), or ask a checkpoint and score its answers.
 
     Args:
-        checkpoint: folder; None is the nano model that ships with the package.
+        checkpoint: folder, into which the score is written as well (`evaluation.json`), unless the
+            organ masks were predicted; None is the nano model that ships with the package.
         output: new folder for answers, score, chart and failures.
         items: file of saved answers.
         data: a data set, whose test patients are asked about; otherwise
@@ -54,6 +70,7 @@ def evaluate(
     if output:
         check_folder(output, overwrite=False)
     files: dict[str, str] = {}
+    record = None
     if items:
         judged = read_items(items)
     else:
@@ -66,6 +83,10 @@ def evaluate(
             patients = PaintedScans(analyzer, real, seed, tumours, predicted)
         else:
             patients = Phantoms(analyzer, seed, phantoms, predicted, settings)
+        if patients.seeds:
+            analyzer.checkpoint.measured.check_seeds(patients.seeds, "evaluation")
+        if checkpoint and not predicted:
+            record = partial(_record, checkpoint, analyzer.checkpoint, patients)
         judged, files = _ask(analyzer, patients, output)
     score = summary(judged)
     text = f"{summary_text(score)}\n{NOTICE}\n"
@@ -76,10 +97,39 @@ def evaluate(
             "score.txt": text,
             "score.svg": bar_chart(score, f"{score['patients']} patients with made-up tumours"),
         }
+        if score["selective"]["ece"]:
+            files["reliability.svg"] = _reliability(judged, score["selective"])
         write_folder(output, files, overwrite=False)
         if not items:
             answers_path(output).unlink()
+    if record:
+        text += f"{record(score)}\n"
     return score, text
+
+
+def _record(folder: Path, model: ModelFolder, patients: Patients, score: Mapping[str, Any]) -> str:
+    """Write a score into its model folder, unless the one there is of more patients; say so."""
+    earlier = model.measured.domains.get(patients.domain)
+    if earlier and earlier.patients > score["patients"]:
+        return f"{folder / EVALUATION}: the score of {earlier.patients} patients there stays"
+    rows = {name: _score(row) for name, row in score["subtasks"].items()}
+    scores = DomainScores(patients.source, score["patients"], patients.seeds, rows)
+    try:
+        write_evaluation(folder, model.sha256, patients.domain, scores)
+    except InputError as error:  # the score itself is worth more than this file
+        return f"not written: {error}"
+    return f"written to {folder / EVALUATION}, which reports show"
+
+
+def _score(row: Mapping[str, Any]) -> Score:
+    low, high = row["ci95"]
+    return Score(row["accuracy"], (low, high), row["n"], row["majority"], row["text_only"])
+
+
+def _reliability(items: Sequence[Item], row: Mapping[str, Any]) -> str:
+    bins = reliability(confidence_of(items), np.array([item.right for item in items]))
+    title = "calibrated confidence" if row["calibrated"] else "probability, not calibrated"
+    return reliability_curve(bins, title, f"expected calibration error {row['ece'][0]:g} %")
 
 
 def _ask(

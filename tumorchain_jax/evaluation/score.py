@@ -18,9 +18,12 @@ from jaxtyping import Float
 from tumorchain_jax.anatomy.organs import ORGANS, labels_named
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record
-from tumorchain_jax.evaluation.answers import NONE, YES_NO, judge
+from tumorchain_jax.evaluation.answers import YES_NO, judge
+from tumorchain_jax.evaluation.bootstrap import interval, resampled
+from tumorchain_jax.evaluation.selective import selective
+from tumorchain_jax.reasoning.answer_values import NONE
+from tumorchain_jax.report.verdict import Verdict
 
-RESAMPLES, SEED = 2000, 0
 TABLE_6 = [ORGANS[label] for label in (5, 7, 20, 6, 15)]
 # Diameters (mm) from which the rows of accuracy by size begin.
 SIZE_ROWS = {"under 10 mm": 0.0, "10-20 mm": 10.0, "20-40 mm": 20.0, "40+ mm": 40.0}
@@ -39,6 +42,9 @@ class Item:
         parsed: what `judge` read in it, "" if nothing (unparsed).
         right: whether that is the truth.
         text_only_right: the same for the answer about a mismatched image; None if not asked.
+        log_probability: of the conclusion's tokens; None without a conclusion.
+        confidence: calibrated; None where there is none.
+        withheld: why a report gives no answer in its headline; "" if it does.
         tumour_mm: diameter of the patient's largest tumour; None without one, or where sizes are
             not compared.
     """
@@ -54,6 +60,9 @@ class Item:
     parsed: str
     right: bool
     text_only_right: bool | None = None
+    log_probability: float | None = None
+    confidence: float | None = None
+    withheld: str = ""
     tumour_mm: float | None = None
 
     def values(self) -> dict[str, Any]:
@@ -64,8 +73,13 @@ class Item:
         return values
 
 
-def make_item(record: Record, answer: str, text_only: str | None = None) -> Item:
+def make_item(
+    record: Record, answer: str, text_only: str | None = None, verdict: Verdict | None = None
+) -> Item:
     """Judge an answer to a record, and the one about a mismatched image if there is one.
+
+    Args:
+        verdict: on the answer, if it was judged without the truth as well.
 
     Raises:
         InputError: the record's own answer cannot be read.
@@ -85,6 +99,9 @@ def make_item(record: Record, answer: str, text_only: str | None = None) -> Item
         judgement.parsed,
         judgement.right,
         None if text_only is None else judge(record, text_only).right,
+        verdict.confidence.log_probability if verdict else None,
+        verdict.confidence.value if verdict else None,
+        verdict.reason if verdict else "",
     )
 
 
@@ -112,6 +129,8 @@ _OTHER_TYPES = {
     "right": (bool, "true or false"),
     "text_only_right": (bool | None, "true, false or null"),
     "tumour_mm": (float | None, "a number of mm, or null"),
+    "log_probability": (float | None, "a number or null"),
+    "confidence": (float | None, "a number or null"),
 }
 
 
@@ -189,7 +208,7 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
     return _rounded(
         {
             "average": _average(of_subtasks[0].tolist()),
-            "ci95": _interval(np.nanmean(of_subtasks, axis=1)),
+            "ci95": interval(np.nanmean(of_subtasks, axis=1)),
             "majority": _average([row["majority"] for row in rows.values()]),
             "text_only": _average([row["text_only"] for row in rows.values()]),
             "n": len(items),
@@ -210,8 +229,11 @@ def summary(items: Sequence[Item]) -> dict[str, Any]:
 
     Returns:
         of `score`, and `tumour_organ`: a row for the open questions and one for the
-        `multiple_choice`; None where there are none. Where items have a `tumour_mm`, also
-        `tumour_organ_by_size`: the open questions by the names of `SIZE_ROWS`.
+        `multiple_choice`; None where there are none. `selective`: how far confidences can be relied
+        on, and `calibrated`, whether they are (else the plain probabilities of the conclusions
+        stand in); `withheld`, the number of answers by the first words of the reason. Where items
+        have a `tumour_mm`, also `tumour_organ_by_size`: the open questions by the names of
+        `SIZE_ROWS`.
     """
     organ = [
         item
@@ -226,7 +248,7 @@ def summary(items: Sequence[Item]) -> dict[str, Any]:
         form: score(of_form)["subtasks"]["tumor_position"] if of_form else None
         for form, of_form in forms.items()
     }
-    whole = score(items) | {"tumour_organ": rows}
+    whole = score(items) | {"tumour_organ": rows, "selective": _selective(items)}
     by_size = _by_size(forms["open"])
     return whole | {"tumour_organ_by_size": by_size} if by_size else whole
 
@@ -241,6 +263,29 @@ def _by_size(items: Sequence[Item]) -> dict[str, Any]:
     return {
         name: score(group)["subtasks"]["tumor_position"] for name, group in groups.items() if group
     }
+
+
+def confidence_of(items: Sequence[Item]) -> Float[np.ndarray, " N"]:
+    """The confidence of each item: calibrated if any is, else the plain probability; or NaN."""
+    if any(item.confidence is not None for item in items):
+        values = [item.confidence for item in items]
+        return np.array([np.nan if value is None else value for value in values], float)
+    logs = [item.log_probability for item in items]
+    return np.exp(np.array([np.nan if value is None else value for value in logs], float))
+
+
+def _selective(items: Sequence[Item]) -> dict[str, Any]:
+    right = np.array([item.right for item in items])
+    withheld = np.array([bool(item.withheld) for item in items])
+    row = selective([item.patient for item in items], confidence_of(items), right, withheld)
+    reasons = Counter(_short(item.withheld) for item in items if item.withheld)
+    calibrated = any(item.confidence is not None for item in items)
+    return _rounded(row) | {"calibrated": calibrated, "withheld": dict(sorted(reasons.items()))}
+
+
+def _short(reason: str) -> str:
+    words = "not segmented"
+    return words if reason.endswith(words) else reason.partition(":")[0]
 
 
 def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
@@ -270,7 +315,7 @@ def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
     difference = np.nanmean(of_a - of_b, axis=1)
     return {
         "difference": round(float(difference[0]), 2),
-        "ci95": [round(limit, 2) for limit in _interval(difference)],
+        "ci95": [round(limit, 2) for limit in interval(difference)],
         "n": len(a),
         "patients": len({item.patient for item in a}),
     }
@@ -294,19 +339,13 @@ def _draw(groups: Collection[Sequence[Item]]) -> Float[np.ndarray, "draws groups
         for item in group:
             n[rows[item.patient], column] += 1
             right[rows[item.patient], column] += item.right
-    evenly = np.full(len(patients), 1 / len(patients))
-    drawn = np.random.default_rng(SEED).multinomial(len(patients), evenly, RESAMPLES)
-    times = np.vstack([np.ones(len(patients)), drawn])
+    times = resampled(len(patients))
     with np.errstate(invalid="ignore"):  # nan where a draw has nobody of a rare group
         return 100 * (times @ right) / (times @ n)
 
 
-def _interval(draws: Float[np.ndarray, " draws"]) -> list[float]:
-    return np.nanpercentile(draws[1:], [2.5, 97.5]).tolist()
-
-
 def _row(group: Sequence[Item], draws: Float[np.ndarray, " draws"]) -> dict[str, Any]:
-    return {"accuracy": float(draws[0]), "ci95": _interval(draws), "n": len(group)}
+    return {"accuracy": float(draws[0]), "ci95": interval(draws), "n": len(group)}
 
 
 def _unparsed(items: Sequence[Item]) -> int:

@@ -55,7 +55,26 @@ def summary_text(summary: Mapping[str, Any]) -> str:
             lines.append(f"organ of the tumour, {form.replace('_', ' ')}: {_accuracy(row)}")
     for size, row in summary.get("tumour_organ_by_size", {}).items():
         lines.append(f"organ of a tumour of {size}: {_accuracy(row)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_selective_lines(summary["selective"])])
+
+
+def _selective_lines(row: Mapping[str, Any]) -> list[str]:
+    """How many answers were given, how good they are, and how good their confidence is."""
+    reasons = ", ".join(f"{name} {n}" for name, n in row["withheld"].items()) or "none"
+    of_what = "calibrated confidence" if row["calibrated"] else "plain probability, not calibrated"
+    return [
+        f"answered: {_with_interval(row['coverage'])} % of {row['n']}; withheld: {reasons}",
+        f"accuracy of the answered: {_with_interval(row['accuracy_answered'])}, "
+        f"n {row['answered']}",
+        f"accuracy at 80 % coverage: {_with_interval(row['accuracy_at_80'])}, n {row['n']} "
+        f"({of_what})",
+        f"expected calibration error: {_with_interval(row['ece'])}, n {row['with_confidence']} "
+        f"({of_what})",
+    ]
+
+
+def _with_interval(values: Sequence[float] | None) -> str:
+    return "-" if values is None else "{:.1f} [{:.1f}, {:.1f}]".format(*values)
 
 
 def _accuracy(row: Mapping[str, Any]) -> str:

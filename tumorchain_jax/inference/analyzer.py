@@ -15,6 +15,7 @@ from tumorchain_jax.anatomy.organs import labels_named
 from tumorchain_jax.inference.case import PreparedCase, Scan, ensure_organs, prepare
 from tumorchain_jax.inference.record import NANO_NAME, build_report
 from tumorchain_jax.inference.runner import Answer, Asked, Runner
+from tumorchain_jax.inference.verdict import check_scope
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.report.report import Report
@@ -100,15 +101,17 @@ class Analyzer:
             mask: its TotalSegmentator v2 `total` label map, in any of the same forms; None: the
                 segmenter makes one.
             rounds: limit on rounds of reasoning; by default, and at most, the analyzer's own.
-            force: continue though the scan or the mask is implausible; the report then says so.
+            force: continue though the scan or the mask is implausible, or the question out of
+                scope; the report then says so.
 
         Raises:
             InputError: the scan, the mask or the question cannot be used.
         """
         self.check_question(question)
-        return self.batch([(self.prepare(scan, mask, force), question)], seed=seed, rounds=rounds)[
-            0
-        ]
+        if not force:
+            check_scope(question)
+        case = self.prepare(scan, mask, force)
+        return self.batch([(case, question)], seed=seed, rounds=rounds)[0]
 
     def check_question(self, question: str) -> None:
         """Raise InputError for a question that is empty, not valid Unicode, or too long."""

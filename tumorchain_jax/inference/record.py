@@ -7,12 +7,11 @@ from importlib.metadata import version
 import jax
 
 from tumorchain_jax import __version__
-from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named
 from tumorchain_jax.inference.runner import Answer
+from tumorchain_jax.inference.verdict import not_segmented, verdict
 from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.record import View
 from tumorchain_jax.report.report import Report
-from tumorchain_jax.segmentation.masks import OrganMasks
 from tumorchain_jax.weights.model_folder import ModelFolder
 
 NANO_NAME = "nano, which has seen digital patients alone"
@@ -44,6 +43,7 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         organs=case.masks.statistics if case.masks else {},
         crops=_crops(answer, checkpoint),
         forced=case.forced,
+        verdict=verdict(answer, checkpoint.measured),
     )
 
 
@@ -63,25 +63,12 @@ def _crops(answer: Answer, checkpoint: ModelFolder) -> dict[int, View]:
 
 def _warnings(answer: Answer, checkpoint: ModelFolder) -> tuple[str, ...]:
     warnings: tuple[str, ...] = (TOY,) if checkpoint.name == NANO_NAME else ()
-    warnings += answer.case.warnings
+    warnings += checkpoint.measured.warnings + answer.case.warnings
     if answer.case.masks is None:
         return warnings
-    return warnings + answer.case.masks.warnings + _not_shown(answer.question, answer.case.masks)
-
-
-def _not_shown(question: str, masks: OrganMasks) -> tuple[str, ...]:
-    """Warn of organs that the question names and the masks, if there are any, lack.
-
-    Where one word names several ("kidneys"), it is enough that one of them is there.
-    """
-    if masks.origin.kind == "none":
-        return ()
-    named = [each.labels for each in labels_named(question)]
-    lacking = [
-        labels for labels in named if not any(ORGANS[label] in masks.statistics for label in labels)
-    ]
-    names = dict.fromkeys(f"the {display_name(label)}" for labels in lacking for label in labels)
-    return (NOT_SHOWN.format(", ".join(names)),) if names else ()
+    lacking = [f"the {name}" for name in not_segmented(answer.question, answer.case.masks)]
+    not_shown = (NOT_SHOWN.format(", ".join(lacking)),) if lacking else ()
+    return warnings + answer.case.masks.warnings + not_shown
 
 
 @cache

@@ -18,7 +18,7 @@ from tumorchain_jax.models.language.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
-from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, encode, reason
+from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, Result, encode, reason
 from tumorchain_jax.reasoning.organ_cells import OrganCells
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import (
@@ -45,6 +45,7 @@ class Answer:
         trace: every round, and why the chain stopped.
         seed: of the sampling.
         seconds: spent on each stage.
+        tokens: the bytes and the log-probability (temperature 1) of each token of the last round.
     """
 
     case: PreparedCase
@@ -52,6 +53,7 @@ class Answer:
     trace: Trace
     seed: int
     seconds: dict[str, float]
+    tokens: tuple[tuple[bytes, float], ...] = ()
 
     @property
     def text(self) -> str:
@@ -177,8 +179,19 @@ class Runner:
             tokenizer, organs = self.checkpoint.tokenizer, visited[row]
             trace = build_trace(result, row, tokenizer, scan.cells, scan.abnormal, organs)
             seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
-            answers.append(Answer(case, question, trace, seed, seconds))
+            tokens = self._last_round(result, row)
+            answers.append(Answer(case, question, trace, seed, seconds, tokens))
         return answers
+
+    def _last_round(self, result: Result, row: int) -> tuple[tuple[bytes, float], ...]:
+        """Bytes and log-probability of each token that a row wrote in its last round."""
+        last = int(result.rounds[row]) - 1
+        length = int(result.written.length[last, row])
+        ids = result.written.tokens[last, row, :length].tolist()
+        log_probabilities = result.written.log_probabilities[last, row, :length].tolist()
+        # One by one, so that an id of the padded vocabulary, which no token has, stands for none.
+        pieces = [self.checkpoint.tokenizer.decode_bytes([each]) for each in ids]
+        return tuple(zip(pieces, log_probabilities, strict=True))
 
     def _request(
         self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None

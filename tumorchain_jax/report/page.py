@@ -15,7 +15,8 @@ from tumorchain_jax.anatomy.organs import ORGANS, display_name
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
-from tumorchain_jax.report.record import ReportRecord, View
+from tumorchain_jax.report.record import NO_ANSWER, ReportRecord, View
+from tumorchain_jax.report.verdict import Verdict
 from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
@@ -50,7 +51,8 @@ Colours = dict[int, Colour]
 
 def render(report: ReportRecord) -> str:
     """Render the whole page."""
-    content = f"""{heading(report.name, report.question, report.conclusion, report.truth)}
+    shown = report.name, report.question, report.conclusion, report.truth, report.verdict
+    content = f"""{heading(*shown)}
 {_forced(report.forced)}
 {_warnings(report.warnings)}
 <h2>The chain of reasoning</h2>
@@ -89,23 +91,44 @@ def page(title: str, content: str) -> str:
 """
 
 
-def heading(source: str, question: str, conclusion: str, truth: str | None) -> str:
-    """Show the scan, the question, the model's answer, and the truth if it is known."""
+def heading(
+    source: str,
+    question: str,
+    conclusion: str,
+    truth: str | None,
+    verdict: Verdict | None = None,
+) -> str:
+    """Show the scan, the question, the model's answer, and the truth if it is known.
+
+    Args:
+        verdict: how far the answer can be relied on; where it is none, the reason takes its place.
+    """
     known = "" if truth is None else _statement("truth", "Synthetic truth", truth)
     return f"""<header>
 <p class="source">{escape(source)}</p>
 <h1 class="free-text">{escape(question)}</h1>
 <div class="statements">
-{_statement("conclusion", "Model's answer", conclusion or "No answer was given.")}
+{_answer(conclusion or NO_ANSWER, verdict)}
 {known}
 </div>
 </header>"""
 
 
-def _statement(name: str, title: str, text: str) -> str:
+def _answer(conclusion: str, verdict: Verdict | None) -> str:
+    if verdict is None:
+        return _statement("conclusion", "Model's answer", conclusion)
+    behind = [f"{verdict.confidence.text}; {verdict.measured}."]
+    if verdict.answered:
+        return _statement("conclusion", "Model's answer", conclusion, behind)
+    behind.insert(0, f"The model's text, not to be relied on: {conclusion}")
+    return _statement("withheld", "No answer", verdict.reason, behind)
+
+
+def _statement(name: str, title: str, text: str, behind: Iterable[str] = ()) -> str:
+    lines = "".join(f'<p class="behind free-text">{escape(line)}</p>' for line in behind)
     return (
         f'<section class="statement {name}"><h2>{title}</h2>'
-        f'<p class="free-text">{escape(text)}</p></section>'
+        f'<p class="free-text">{escape(text)}</p>{lines}</section>'
     )
 
 

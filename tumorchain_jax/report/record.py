@@ -11,12 +11,14 @@ import numpy as np
 from tumorchain_jax import NOTICE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
 from tumorchain_jax.report.cells import cell_box
+from tumorchain_jax.report.verdict import Verdict
 from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.scan.preprocess import Box, GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
 SCHEMA_VERSION = "1.3"
+NO_ANSWER = "No answer was given."
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class ReportRecord:
         truth: the known truth about a synthetic lesion, None for a real scan.
         crops: that the model read by their number, those that are there; no crops, none.
         forced: findings for which the scan or its mask would have been refused without --force.
+        verdict: how far the conclusion can be relied on; None if that was not judged.
     """
 
     question: str
@@ -83,12 +86,18 @@ class ReportRecord:
     truth: str | None = None
     crops: Mapping[int, View] = field(default_factory=dict)
     forced: tuple[str, ...] = ()
+    verdict: Verdict | None = None
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
         rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
-        text = f"{self.name}: {self.question!r} -> {self.conclusion!r}, {rounds}"
+        text = f"{self.name}: {self.question!r} -> {self.headline!r}, {rounds}"
         return f"{type(self).__name__}({text})"
+
+    @property
+    def headline(self) -> str:
+        """The conclusion, or why there is no answer."""
+        return (self.verdict and self.verdict.reason) or self.conclusion or NO_ANSWER
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -143,6 +152,8 @@ class ReportRecord:
         }
         if self.crops:
             record["crops"] = [_crop(view) for view in self.crops.values()]
+        if self.verdict is not None:
+            record |= {"headline": self.headline, **self.verdict.to_dict()}
         if self.truth is not None:
             record["truth"] = self.truth
         if self.forced:

@@ -3,12 +3,13 @@
 config.json        model, preprocessing, history, initial_roi
 model.safetensors  float32 parameters by path, decoder layers stacked
 tokenizer.json
+evaluation.json, calibration.json, training.json    optional: see `measured.py`
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,6 +27,14 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_pa
 from tumorchain_jax.reasoning.prompt import History
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.weights.array_check import check_shapes
+from tumorchain_jax.weights.measured import (
+    MEASURED_FILES,
+    Measured,
+    copy_measured,
+    read_measured,
+    write_training,
+)
+from tumorchain_jax.weights.seeds import Seeds
 from tumorchain_jax.weights.tensor_files import check_finite
 
 
@@ -47,6 +56,7 @@ class ModelFolder:
         params: numpy arrays by path.
         sha256: of `model.safetensors`.
         name: for people.
+        measured: its scores, calibration and training seeds, where the folder has them.
     """
 
     model: TumorChainConfig
@@ -57,6 +67,7 @@ class ModelFolder:
     sha256: str
     initial_roi: bool = False
     name: str = ""
+    measured: Measured = field(default_factory=Measured)
 
 
 def export(
@@ -67,15 +78,21 @@ def export(
     params: Mapping[str, Any],
     tokenizer: Tokenizer,
     initial_roi: bool = False,
+    training_seeds: Sequence[Seeds] = (),
 ) -> None:
     """Write a checkpoint folder; it appears whole, by rename, in place of an older one.
 
-    In an object store, which has no rename, `config.json` is removed first and written last.
+    What was measured of the same weights in the older folder is copied. In an object store, which
+    has no rename, `config.json` is removed first and written last.
+
+    Args:
+        training_seeds: of the digital patients it was trained on, if it was.
     """
     if is_remote(folder):
         with TemporaryDirectory() as made:
             local = Path(made) / folder.name
-            export(local, model, preprocess, history, params, tokenizer, initial_roi)
+            values = model, preprocess, history, params, tokenizer, initial_roi, training_seeds
+            export(local, *values)
             upload(local, folder, last=["config.json"])
         return
     folder = Path(folder)
@@ -93,6 +110,12 @@ def export(
         save_file(arrays, weights, metadata={"format": "np"})
         weights.chmod((part / "config.json").stat().st_mode)  # else readable by its owner only
         tokenizer.save(part)
+        measured = any((folder / name).is_file() for name in MEASURED_FILES)
+        sha256 = weights_sha256(part) if measured or training_seeds else ""
+        if measured and weights_sha256(folder) == sha256:
+            copy_measured(folder, part)
+        if training_seeds:
+            write_training(part, sha256, training_seeds)
 
 
 def load_model(folder: AnyPath) -> ModelFolder:
@@ -138,21 +161,24 @@ def load_model(folder: AnyPath) -> ModelFolder:
             expected, hint = "float32", "export it again"
             raise InputError(path, tensor, str(leaf.dtype), expected, hint)
         check_finite(path, tensor, leaf)
+    sha256 = weights_sha256(folder)
     return ModelFolder(
         model=model,
         preprocess=preprocess,
         history=config["history"],
         params=params,
         tokenizer=tokenizer,
-        sha256=weights_sha256(folder),
+        sha256=sha256,
         initial_roi=config["initial_roi"],
         name=name,
+        measured=read_measured(folder, sha256),
     )
 
 
 def weights_sha256(folder: Path) -> str:
     """SHA-256 of the weights of a checkpoint folder, which identifies them."""
-    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    with (folder / "model.safetensors").open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _name(folder: AnyPath) -> str:

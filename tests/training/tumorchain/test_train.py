@@ -17,7 +17,9 @@ from ml_collections import ConfigDict
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.training.registry import train
-from tumorchain_jax.weights.model_folder import load_model
+from tumorchain_jax.training.tumorchain.dataset import training_seeds
+from tumorchain_jax.weights.measured import write_training
+from tumorchain_jax.weights.model_folder import load_model, weights_sha256
 
 pytestmark = pytest.mark.program
 NANO = Path(__file__).parents[3] / "configs" / "nano.py"
@@ -66,6 +68,16 @@ def logged(workdir: Path) -> list[dict]:
     return [{name: line[name] for name in line.keys() - TIMES} for line in lines]
 
 
+def test_training_seeds_include_those_of_the_initial_checkpoint(
+    config: ConfigDict, phantoms: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    write_training(tmp_path, weights_sha256(tmp_path), [(1_000_000, 4_000), (0, 6)])
+    assert training_seeds(config, phantoms) == [(0, 6)]
+    continued = changed(config, init=str(tmp_path))
+    assert training_seeds(continued, phantoms) == [(0, 6), (1_000_000, 4_000)]
+
+
 def test_training_learns_and_exports_what_it_learned(whole: Path, config: ConfigDict) -> None:
     lines = logged(whole)
     assert [line["step"] for line in lines] == [1, 2, 3]
@@ -78,6 +90,7 @@ def test_training_learns_and_exports_what_it_learned(whole: Path, config: Config
     exported = load_model(whole / "export")
     assert (exported.model, exported.history) == (config.model, "all")
     assert exported.preprocess.grid == config.model.encoder.image
+    assert exported.measured.training == ((0, 6),)  # which no calibration may share
     first = jax.jit(init_params, static_argnums=0)(config.model, jax.random.key(config.seed))
     for path, leaf in exported.params.items():
         same = np.array_equal(leaf, first[path])

@@ -24,7 +24,9 @@ from tumorchain_jax.parallel.processes import barrier, is_primary
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.scan.preprocess import PreprocessConfig
-from tumorchain_jax.weights.model_folder import check_vocabulary
+from tumorchain_jax.weights.measured import TRAINING, read_measured
+from tumorchain_jax.weights.model_folder import check_vocabulary, weights_sha256
+from tumorchain_jax.weights.seeds import Seeds
 
 MANIFEST = "dataset.json"
 
@@ -90,3 +92,16 @@ def layout_of(config: ConfigDict) -> Layout:
         iir=config.iir,
         template=model.template,
     )
+
+
+def training_seeds(config: ConfigDict, data: Path) -> list[Seeds]:
+    """The seeds of the digital patients in a data set, and of those that `config.init` was of."""
+    seeds: list[Seeds] = []
+    manifest = read_manifest(data)
+    if {"first_seed", "count"} <= manifest.keys():
+        seeds.append((manifest["first_seed"], manifest["count"]))
+    if config.init:
+        folder = local_copy(as_path(config.init.split(",")[0]))
+        if (folder / TRAINING).is_file():
+            seeds += read_measured(folder, weights_sha256(folder)).training
+    return sorted({*seeds})

@@ -20,7 +20,12 @@ from tumorchain_jax.training.pretraining.train import pretrain_encoder, stage_li
 from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.state import TrainState
 from tumorchain_jax.training.task import HostArrays, TrainingTask
-from tumorchain_jax.training.tumorchain.dataset import data_folder, open_dataset, preprocess_of
+from tumorchain_jax.training.tumorchain.dataset import (
+    data_folder,
+    open_dataset,
+    preprocess_of,
+    training_seeds,
+)
 from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
 from tumorchain_jax.training.tumorchain.memory import check_memory
@@ -70,6 +75,7 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
             params=params,
             tokenizer=tokenizer,
             initial_roi=config.initial_roi,
+            training_seeds=training_seeds(config, data),
         )
 
     return TrainingTask(
