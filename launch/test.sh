@@ -10,9 +10,12 @@ check() {
   "$@"
 }
 
+# Most of the time goes into compiling, so the short run compiles without costly optimisations.
 tests=(-m "not system")
+export JAX_DISABLE_MOST_OPTIMIZATIONS=1
 if [[ ${1:-} == --all ]]; then
   tests=()
+  unset JAX_DISABLE_MOST_OPTIMIZATIONS
   shift
 fi
 

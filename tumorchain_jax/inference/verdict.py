@@ -23,7 +23,7 @@ from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.verdict import Confidence, Verdict
 from tumorchain_jax.segmentation.masks import OrganMasks
 from tumorchain_jax.weights.measured import Measured
-from tumorchain_jax.weights.scores import DIGITAL, REAL, Score
+from tumorchain_jax.weights.scores import DIGITAL, REAL, REALISTIC_DIGITAL, Score
 
 BELOW_BASELINE = "not above its baseline on scans of this kind"
 
@@ -67,9 +67,12 @@ def scan_domain(source: str) -> str:
     try:
         truth = json.loads((path.parent / "truth.json").read_bytes())
         digital = path.name == "ct.nii.gz" and bool(truth["synthetic"] and truth["body"])
+        realistic = "anatomy" in truth
     except (OSError, ValueError, TypeError, KeyError):
         return REAL
-    return DIGITAL if digital else REAL
+    if not digital:
+        return REAL
+    return REALISTIC_DIGITAL if realistic else DIGITAL
 
 
 def conclusion_log_probability(answer: Answer) -> float | None:
