@@ -13,4 +13,5 @@ def get_config() -> ConfigDict:
     """nano's training with the other model."""
     config = read_config(SHIPPED / "nano.py", ())
     config.model = NANO_LENS
+    config.pretrain.auxiliary.update(segment=1.0, content=1.0)
     return config

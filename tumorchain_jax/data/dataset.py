@@ -49,6 +49,10 @@ def _no_crops() -> np.ndarray:
     return np.zeros((0, 0, 0, 0), np.uint8)
 
 
+def _no_map() -> np.ndarray:
+    return np.zeros((0, 0, 0), np.uint8)
+
+
 @dataclass(frozen=True)
 class ModelScan:
     """A scan on the model's grid, as training reads it.
@@ -67,6 +71,10 @@ class ModelScan:
         crop_labels, crop_parts, crop_lesions, crop_others: uint8 `[C, D, H, W]`, as the maps of the
             same names. The parts are those of the model's grid, whose landmarks a crop may lack.
         crop_world: float32 `[C, 7]`, see `models/tumorchain/crops.py: WORLD`.
+        beyond, crop_beyond: uint8, as `Patient.beyond_map`; empty where the truth of the scan is
+            not complete.
+        lesion_mm: float32 `[1]`, diameter of the ball with the volume of the largest lesion; 0
+            without one. Empty in a data set made before it was stored.
     """
 
     image: np.ndarray
@@ -82,6 +90,9 @@ class ModelScan:
     crop_lesions: np.ndarray = field(default_factory=_no_crops)
     crop_others: np.ndarray = field(default_factory=_no_crops)
     crop_world: np.ndarray = field(default_factory=lambda: np.zeros((0, WORLD), np.float32))
+    beyond: np.ndarray = field(default_factory=_no_map)
+    crop_beyond: np.ndarray = field(default_factory=_no_crops)
+    lesion_mm: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     @property
     def cropped(self) -> CropLabels:
@@ -89,7 +100,7 @@ class ModelScan:
         return CropLabels(self.crop_labels, self.crop_world)
 
     def to_bytes(self) -> bytes:
-        """Serialize as a safetensors blob, without the fields of crops if there are none."""
+        """Serialize as a safetensors blob, without the fields that are empty."""
         return save({name: array for name, array in asdict(self).items() if array.size})
 
     @classmethod
@@ -104,6 +115,8 @@ class ModelScan:
             image, labels, parts = self.crops[n], self.crop_labels[n], self.crop_parts[n]
             lesions, others = self.crop_lesions[n], self.crop_others[n]
             maps = {"labels": labels, "parts": parts, "lesions": lesions, "others": others}
+            if len(self.crop_beyond):
+                maps["beyond"] = self.crop_beyond[n]
             found.append(replace(self, image=image, **maps))
         return found
 
@@ -117,6 +130,7 @@ def on_model_grid(
     others: Volume | None = None,
     traits: np.ndarray = NO_TRAITS,
     crops: CropConfig | None = None,
+    beyond: Volume | None = None,
 ) -> ModelScan:
     """Preprocess a CT and its maps, all of one grid.
 
@@ -126,6 +140,7 @@ def on_model_grid(
         abnormal, lesions, others, traits: as in `ModelScan`; without a map, all of it is 0.
         crops: to cut around organs, for models that read any. Their boxes are jittered, by an
             amount that depends on the scan alone.
+        beyond: as in `ModelScan`; None where it is not known.
     """
     prepared = preprocess(ct, config)
     ids = _resample(labels, prepared.transform)
@@ -137,10 +152,13 @@ def on_model_grid(
         _resample(others, prepared.transform),
         traits,
         abnormal,
+        lesion_mm=largest_lesion_mm(lesions),
     )
+    if beyond is not None:
+        scan = replace(scan, beyond=_resample(beyond, prepared.transform))
     if crops is None:
         return scan
-    return _with_crops(scan, prepared, ct, labels, config, lesions, others, crops)
+    return _with_crops(scan, prepared, ct, labels, config, lesions, others, crops, beyond)
 
 
 def _with_crops(
@@ -152,6 +170,7 @@ def _with_crops(
     lesions: Volume | None,
     others: Volume | None,
     crops: CropConfig,
+    beyond: Volume | None,
 ) -> ModelScan:
     rng = np.random.default_rng(crc32(scan.image.tobytes()))
     places = place_crops(ct, scan.labels, prepared.transform, crops, rng)
@@ -170,6 +189,7 @@ def _with_crops(
         crop_lesions=resample(lesions),
         crop_others=resample(others),
         crop_world=cut.world,
+        crop_beyond=_no_crops() if beyond is None else resample(beyond),
     )
 
 
@@ -181,6 +201,15 @@ def _resample(volume: Volume | None, transform: GridTransform) -> np.ndarray:
     if volume is None:
         return np.zeros(transform.grid, np.uint8)
     return resample_labels(volume, transform)
+
+
+def largest_lesion_mm(lesions: Volume | None) -> np.ndarray:
+    """Diameter of the ball with the volume of the largest lesion, mm: float32 `[1]`, 0 for none."""
+    if lesions is None:
+        return np.zeros(1, np.float32)
+    voxels = np.bincount(lesions.voxels.ravel().astype(np.int64), minlength=2)[1:].max()
+    mm3 = voxels * np.abs(np.linalg.det(lesions.affine[:3, :3]))
+    return np.array([np.cbrt(6 * mm3 / np.pi)], np.float32)
 
 
 def part_map(labels: Volume) -> np.ndarray:

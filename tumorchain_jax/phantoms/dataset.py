@@ -42,7 +42,9 @@ def model_scan(
     """Put a digital patient on the model's grid, and on that of each crop."""
     findings = patient.lesion_map, patient.other_map, _traits(patient)
     abnormal = abnormal_organs(patient)
-    return on_model_grid(patient.ct, patient.labels, abnormal, config, *findings, crops)
+    return on_model_grid(
+        patient.ct, patient.labels, abnormal, config, *findings, crops, patient.beyond_map
+    )
 
 
 def _traits(patient: Patient) -> np.ndarray:

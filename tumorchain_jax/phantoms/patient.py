@@ -73,6 +73,8 @@ class Patient:
         lesion_map: uint8; 0 outside, n in the n-th of `lesions`.
         other_map: uint8; METASTASIS, NODE or LOOK_ALIKE, else 0.
         findings: the findings that `other_map` shows.
+        beyond_map: uint8; 1 where a lesion lies outside the organ's healthy mask, else 0. None
+            where the truth of a scan is not complete, as in a real CT.
         body: of a digital patient; None for a real CT.
         anatomy: what the organs of a realistic patient come from.
     """
@@ -87,6 +89,7 @@ class Patient:
     findings: tuple[Finding, ...] = ()
     body: Body | None = None
     anatomy: str = ""
+    beyond_map: Volume | None = None
 
     @property
     def extent(self) -> Extent | None:
@@ -129,11 +132,12 @@ def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Pati
     source = f"digital patient {seed}"
     lesion_map = np.zeros_like(labels)
     lesions: tuple[Lesion, ...] = ()
+    beyond = np.zeros_like(labels)
     shown = _shown(labels, spacing)
     if ill and shown:
         plan = draw_plan(rng, shown)
         args = image, labels, fat, affine, lesion_map
-        lesions = _paint(rng, plan, *args, hu[plan.organ], 0.0)
+        lesions, beyond = _paint(rng, plan, *args, hu[plan.organ], 0.0)
     others = IncidentalPainter(rng, image, labels, fat & (lesion_map == 0), lesion_map, affine)
     if lesions:
         others.nodes(lesions[0].organ)
@@ -150,6 +154,7 @@ def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Pati
         Volume(others.other_map, affine, source),
         tuple(others.findings),
         body,
+        beyond_map=Volume(beyond, affine, source),
     )
 
 
@@ -169,13 +174,14 @@ def _realistic_patient(seed: int, sources: Sources) -> Patient:
     fat = (labels == 0) & (anatomy.tissue == Tissue.FAT)
     lesion_map = np.zeros_like(labels)
     lesions: tuple[Lesion, ...] = ()
+    beyond = np.zeros_like(labels)
     shown = _shown(labels, affine.diagonal()[:3])
     if ill and shown:
         plan = draw_realistic_plan(rng, shown, {organ: float(hu.mean[organ]) for organ in shown})
         organ_hu = float(hu.mean[plan.organ])
         texture = rng.uniform(*TEXTURE_SHARE) * abs(plan.contrast_hu)
         args = image, labels, fat, affine, lesion_map, organ_hu, texture, REALISTIC_STYLE
-        lesions = _paint(rng, plan, *args)
+        lesions, beyond = _paint(rng, plan, *args)
     fat &= lesion_map == 0
     others = RealisticFindings(rng, image, labels, fat, lesion_map, affine, hu)
     if lesions:
@@ -194,6 +200,7 @@ def _realistic_patient(seed: int, sources: Sources) -> Patient:
         tuple(others.findings),
         Body(hu.phase, cirrhosis=False, swelling=False),
         anatomy.source,
+        Volume(beyond, affine, name),
     )
 
 
@@ -240,7 +247,7 @@ def paint_lesion(ct: Volume, labels: Volume, seed: int, organ: int | None = None
     noise_hu = float(1.48 * np.median(np.abs(soft - organ_hu))) if soft.size else 15.0
     lesion_map = np.zeros(ct.shape, np.uint8)
     ids = labels.voxels.astype(np.uint8)
-    lesions = _paint(
+    lesions, _ = _paint(
         rng, plan, image, ids, np.zeros_like(own), ct.affine, lesion_map, organ_hu, noise_hu
     )
     if not lesions:
@@ -270,8 +277,12 @@ def _paint(
     organ_hu: float,
     noise_hu: float,
     style: LesionStyle = SIMPLE_STYLE,
-) -> tuple[Lesion, ...]:
-    """Paint a plan's lesions into `image`, `labels` and `lesion_map`, in place."""
+) -> tuple[tuple[Lesion, ...], np.ndarray]:
+    """Paint a plan's lesions into `image`, `labels` and `lesion_map`, in place.
+
+    Returns:
+        The lesions, and their voxels outside the organ as it was, uint8.
+    """
     own = labels == plan.organ
     segments = segment_map(Volume(labels, affine, "labels"), plan.organ)
     spacing = np.linalg.norm(affine[:3, :3], axis=0)
@@ -283,7 +294,7 @@ def _paint(
     )
     lesions = painter.paint(plan, organ_hu, noise_hu)
     labels[lesion_map > 0] = plan.organ
-    return lesions
+    return lesions, ((lesion_map > 0) & ~own).astype(np.uint8)
 
 
 def write_patient(patient: Patient, folder: Path) -> tuple[Path, Path]:

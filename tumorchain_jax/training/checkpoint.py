@@ -101,10 +101,10 @@ class Checkpoints:
             return error or OSError("another process cannot read it")
         # Orbax would refuse another shape too, but with pages of its threads' errors.
         hint = "resume with the configuration it was trained with, or name another workdir"
-        for name, value in self._order.items():
-            if order.get(name) != value:
-                found = str(order.get(name, "none"))
-                raise InputError(self._manager.directory, name, found, str(value), hint)
+        for name in order | self._order:
+            if order.get(name) != self._order.get(name):
+                found, expected = (str(own.get(name, "none")) for own in (order, self._order))
+                raise InputError(self._manager.directory, name, found, expected, hint)
         check_shapes(self._manager.directory, shapes, _shapes(abstract), hint)
         state: TrainState | None = None
         try:

@@ -1,9 +1,11 @@
 """Optimizers: AdamW with warm-up and cosine decay (paper, Table 5), or Muon."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import optax
 import optax.contrib
 from optax.contrib import MuonDimensionNumbers
@@ -13,6 +15,20 @@ from tumorchain_jax.core.path_rules import Rules, first_match, flatten
 
 STATISTICS = re.compile(r".*/running_(mean|var)")
 """Parameters that are statistics of a pretraining, in any family: they are never trained."""
+
+
+class Unfreeze(NamedTuple):
+    """Parameters that are trained from a step on, at a learning rate of their own.
+
+    Attributes:
+        paths: regex over their paths.
+        start: the first step, counted from 0, that changes them.
+        lr_factor: multiplies their learning rate from then on.
+    """
+
+    paths: str
+    start: int
+    lr_factor: float
 
 
 def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedule:
@@ -27,6 +43,7 @@ def make_optimizer(
     weight_decay: float,
     clip_norm: float,
     lr_multiplier: Rules[float] = ((".*", 1.0),),
+    unfreeze: Unfreeze | None = None,
 ) -> optax.GradientTransformation:
     """Gradients clipped by their global norm, then AdamW or Muon.
 
@@ -38,6 +55,9 @@ def make_optimizer(
     Args:
         kind: `adamw` or `muon`.
         lr_multiplier: multiplies the learning rate of each parameter (flat dict by path).
+        unfreeze: before its start these parameters stay as they are and do not count in the norm,
+            so the others are trained as if they were frozen. Their moments are estimated from the
+            first step on: moments that start late would make the first updates too large.
 
     Raises:
         InputError: another kind.
@@ -58,7 +78,49 @@ def make_optimizer(
         )
     else:
         raise InputError("config", "optimizer", kind, "adamw or muon", "use one of these")
-    return optax.chain(optax.clip_by_global_norm(clip_norm), rule, optax.stateless(scale))
+    if unfreeze is None:
+        return optax.chain(optax.clip_by_global_norm(clip_norm), rule, optax.stateless(scale))
+    clip = _by_step(lambda step, updates: _clip(updates, clip_norm, unfreeze, step))
+    late = _by_step(lambda step, updates: _scale_late(updates, unfreeze, step))
+    return optax.chain(clip, rule, optax.stateless(scale), late)
+
+
+def _by_step(
+    change: Callable[[jax.Array, Mapping[str, Any]], dict[str, Any]],
+) -> optax.GradientTransformation:
+    """A change of the updates that depends on the step, counted from 0."""
+
+    def update(updates: Any, step: Any, params: Any = None) -> tuple[Any, Any]:
+        return change(step, updates), step + 1
+
+    return optax.GradientTransformation(lambda params: jnp.zeros((), jnp.int32), update)
+
+
+def _clip(
+    gradients: Mapping[str, Any], clip_norm: float, unfreeze: Unfreeze, step: jax.Array
+) -> dict[str, Any]:
+    """Clip by the norm of the gradients of those parameters that this step changes."""
+    late, others = _split_late(gradients, unfreeze)
+    norm = optax.global_norm(others)
+    norm = jnp.where(step < unfreeze.start, norm, jnp.hypot(norm, optax.global_norm(late)))
+    return {
+        path: jnp.where(norm < clip_norm, gradient, gradient / norm * clip_norm)
+        for path, gradient in gradients.items()
+    }
+
+
+def _scale_late(updates: Mapping[str, Any], unfreeze: Unfreeze, step: jax.Array) -> dict[str, Any]:
+    late, others = _split_late(updates, unfreeze)
+    factor = jnp.where(step < unfreeze.start, 0.0, unfreeze.lr_factor)
+    return others | {path: factor.astype(update.dtype) * update for path, update in late.items()}
+
+
+def _split_late(
+    values: Mapping[str, Any], unfreeze: Unfreeze
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    late = {path for path in values if re.fullmatch(unfreeze.paths, path)}
+    others = {path: value for path, value in values.items() if path not in late}
+    return {path: values[path] for path in late}, others
 
 
 def _matrices(params: Mapping[str, Any]) -> dict[str, MuonDimensionNumbers | None]:

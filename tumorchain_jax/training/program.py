@@ -19,7 +19,12 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules
 from tumorchain_jax.parallel import partition
 from tumorchain_jax.parallel.partition import rows_of, state_shardings
-from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
+from tumorchain_jax.training.optimizer import (
+    Unfreeze,
+    learning_rate,
+    make_optimizer,
+    split_trainable,
+)
 from tumorchain_jax.training.state import Params, Step, TrainState
 from tumorchain_jax.training.step import Loss, make_step
 
@@ -89,6 +94,7 @@ def make_program(
     steps: int,
     learning_rate_peak: float,
     lr_multiplier: Rules[float] = ((".*", 1.0),),
+    unfreeze: Unfreeze | None = None,
     frozen_dtype: str = "float32",
     accumulation: int = 1,
     rules: partition.Rules = (),
@@ -100,6 +106,7 @@ def make_program(
         params, shardings: of the model, by path.
         batch: shapes with shardings; or one sharding for all of its arrays.
         statistics: by path; replicated on every device.
+        unfreeze: which of the trained parameters are trained late.
         frozen_dtype: of the parameters that are not trained.
         rules: partition rules of the activations.
 
@@ -108,7 +115,7 @@ def make_program(
     """
     schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio)
     optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier
+        config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier, unfreeze
     )
     trained, frozen = split_trainable(dict(params), trainable)
     dtype = jnp.dtype(frozen_dtype)

@@ -127,6 +127,13 @@ TUMORCHAIN: Mapping[str, Rule] = {
     "model.global_pool": POSITIVE,
     "pretrain.patch_stage.steps": COUNT,
     "pretrain.scan_stage.steps": COUNT,
+    "pretrain.auxiliary.segment": NOT_NEGATIVE,
+    "pretrain.auxiliary.content": NOT_NEGATIVE,
+    "pretrain.curriculum.share": Number(0, 1),
+    "pretrain.curriculum.from_mm": NOT_NEGATIVE,
+    "pretrain.curriculum.to_mm": NOT_NEGATIVE,
+    "unfreeze_encoder.start": Number(0, 1),
+    "unfreeze_encoder.lr_factor": NOT_NEGATIVE,
 }
 SEGMENTER: Mapping[str, Rule] = {
     f"augmentation.{name}": NOT_NEGATIVE

@@ -23,6 +23,7 @@ def patches(**changed: Any) -> PatchLabels:
         centre=ill,
         place=np.zeros((PATCHES, 3), np.float32),
         traits=np.where(ill[:, None], 1, -1) * np.ones(4, int),
+        content=np.where(ill, 2, 0),
     )
     return PatchLabels(*map(jnp.asarray, labels._replace(**changed)))
 

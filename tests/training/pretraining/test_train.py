@@ -43,6 +43,8 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
                     "learning_rate": 3e-2,
                 },
                 "scan_stage": {"steps": whole, "scans": 2, "learning_rate": 1e-2},
+                "auxiliary": {"segment": 0.0, "content": 0.0},
+                "curriculum": {"share": 0.0, "from_mm": 40.0, "to_mm": 8.0},
             },
             "mesh": {"fsdp": -1},
             "optimizer": "muon",

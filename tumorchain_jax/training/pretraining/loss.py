@@ -5,6 +5,8 @@ Shape letters: K patches, S digestive organs, F findings: these and the kinds of
 count the patches.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from tumorchain_jax.data.dataset import SUBSTRUCTURES
 from tumorchain_jax.phantoms.dataset import OTHER_TRAITS
 from tumorchain_jax.phantoms.lesions import BORDERS, DENSITIES, SHAPES
 from tumorchain_jax.training.pretraining.model import ABNORMAL
-from tumorchain_jax.training.pretraining.source import BATCH_SHARES
+from tumorchain_jax.training.pretraining.source import BATCH_SHARES, CONTENTS, UNKNOWN
 from tumorchain_jax.training.state import Metrics
 
 # It is trivial that an organ outside the patch has no tumour in it.
@@ -33,6 +35,18 @@ VALUES |= {"centre": 1, "place": 3} | TRAITS
 LOSS_WEIGHTS = {"organ": 0.3, "part": 0.3, "found": 3.0, "centre": 0.5, "place": 1.0}
 LOSS_WEIGHTS |= {"density": 0.2, "shape": 0.6, "border": 0.6, "other": 0.6}
 LOSS_WEIGHTS |= {ABNORMAL: 3.0}
+CONTENT = "content"
+NO_AUXILIARY: Mapping[str, float] = MappingProxyType({"segment": 0.0, CONTENT: 0.0})
+
+
+def label_sizes(crops: bool, auxiliary: Mapping[str, float]) -> dict[str, int]:
+    """How many logits each label has, of a model with or without crops.
+
+    Args:
+        auxiliary: as of `patch_label_loss`; what has no weight has no head.
+    """
+    sizes = VALUES | ({ABNORMAL: 2} if crops else {})
+    return sizes | ({CONTENT: len(CONTENTS)} if auxiliary[CONTENT] else {})
 
 
 class PatchLabels(NamedTuple):
@@ -48,6 +62,7 @@ class PatchLabels(NamedTuple):
         place: its position in the token grid, along each axis from -1 to 1; predicting it is what
             makes the features retain the position.
         traits: the numbers of the tumour's traits, as in `TRAITS`; -1 without a tumour.
+        content: what it holds, as in `CONTENTS`, or `UNKNOWN`.
     """
 
     organ: Int[Array, "*K"]
@@ -58,10 +73,13 @@ class PatchLabels(NamedTuple):
     centre: Bool[Array, "*K"]
     place: Float[Array, "*K 3"]
     traits: Int[Array, "*K 4"]
+    content: Int[Array, "*K"]
 
 
 def patch_label_loss(
-    logits: dict[str, Array], labels: PatchLabels
+    logits: dict[str, Array],
+    labels: PatchLabels,
+    auxiliary: Mapping[str, float] = NO_AUXILIARY,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The weighted sum of the losses of all labels, and metrics.
 
@@ -70,6 +88,8 @@ def patch_label_loss(
 
     Args:
         logits: by label, `[*K, values]`; of `ABNORMAL` only for models with crops.
+        auxiliary: weights of `config.pretrain.auxiliary`: `segment` adds to the weight of the part
+            of the organ, `content` is that of what the patch holds.
     """
     patches = labels.organ.ndim
     logits = {name: values.reshape(-1, values.shape[-1]) for name, values in logits.items()}
@@ -95,15 +115,23 @@ def patch_label_loss(
         sure = counts * (pathological | ~labels.unsure[:, :-1].any(axis=1))
         value = pathological.astype(jnp.int32)
         losses[ABNORMAL] = _mean(_cross_entropy(logits[ABNORMAL], value), sure)
+    weights = LOSS_WEIGHTS | {"part": LOSS_WEIGHTS["part"] + auxiliary["segment"]}
+    known = counts * (labels.content != UNKNOWN)
+    content = jnp.maximum(labels.content, 0)
+    if CONTENT in logits:
+        weights[CONTENT] = auxiliary[CONTENT]
+        losses[CONTENT] = _mean(_cross_entropy(logits[CONTENT], content), known)
     metrics: Metrics = {"part_accuracy": _accuracy(logits["part"], labels.part, parted)}
     for number, trait in enumerate(TRAITS):
         value = jnp.maximum(labels.traits[:, number], 0)
         losses[trait] = _mean(_cross_entropy(logits[trait], value), tumour)
         metrics[f"{trait}_accuracy"] = _accuracy(logits[trait], value, tumour)
+    if CONTENT in logits:
+        metrics["content_accuracy"] = _accuracy(logits[CONTENT], content, known)
     own, ill = found[:, :sites], labels.found[:, :sites]
     healthy = labels.present & ~ill & ~labels.unsure[:, :sites]
     metrics |= {
-        "loss": sum((LOSS_WEIGHTS[label] * loss for label, loss in losses.items()), jnp.zeros(())),
+        "loss": sum((weights[label] * loss for label, loss in losses.items()), jnp.zeros(())),
         **{f"{label}_loss": loss for label, loss in losses.items()},
         "tumour_sensitivity": _mean(own > 0, ill),
         "tumour_specificity": _mean(own <= 0, healthy),

@@ -28,9 +28,14 @@ from tumorchain_jax.parallel.partition import on_mesh, rows_of
 from tumorchain_jax.parallel.processes import gather_to_host, global_batch
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.optimizer import split_trainable
-from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
+from tumorchain_jax.training.pretraining.curriculum import curriculum_of
+from tumorchain_jax.training.pretraining.loss import (
+    CONTENT,
+    PatchLabels,
+    label_sizes,
+    patch_label_loss,
+)
 from tumorchain_jax.training.pretraining.model import (
-    ABNORMAL,
     PatchClassifier,
     classify_patches,
     patch_encoder,
@@ -89,7 +94,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[s
     named = config.pretrain.folder
     folder = as_path(named) if named else workdir / "pretrain"
     mesh = make_mesh(dict(config.mesh))
-    labels = VALUES | ({ABNORMAL: 2} if config.model.crop else {})
+    labels = label_sizes(config.model.crop is not None, config.pretrain.auxiliary)
     model = PatchClassifier(config.model, FrozenDict(labels))
 
     @jax.jit
@@ -116,7 +121,15 @@ def _patch_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stag
 
     def batches_from(step: int) -> Iterator[Patches]:
         views = config.model.crop is not None
-        source = PatchLabelSource(data, encoder, fields.crops_per_scan, seed, views)
+        source = PatchLabelSource(
+            data,
+            encoder,
+            fields.crops_per_scan,
+            seed,
+            views,
+            curriculum_of(config),
+            bool(config.pretrain.auxiliary[CONTENT]),
+        )
         yield from source.batches(fields.patches_per_batch, seed, step)
 
     return Stage("patch_stage", PATCH_STAGE, classify, batches_from)
@@ -130,7 +143,8 @@ def _scan_stage(config: ConfigDict, model: PatchClassifier, data: Path) -> Stage
 
     def batches_from(step: int) -> Iterator[Patches]:
         views = config.model.crop is not None
-        yield from scan_batches(data, encoder, scans, config.seed, step, views)
+        curriculum = curriculum_of(config, config.pretrain.patch_stage.steps)
+        yield from scan_batches(data, encoder, scans, config.seed, step, views, curriculum)
 
     return Stage("scan_stage", SCAN_STAGE, classify, batches_from)
 
@@ -155,10 +169,22 @@ def _train_stage(
         initial=lambda: program.start(jax.device_put(params, replicated(params, mesh))),
         batches_from=batches_from,
         volumes=fields.get("scans", 0),
+        data_fingerprint=_fingerprint(config),
     )
     # No partition rules: a single patch has one row, which cannot be cut.
     with on_mesh(mesh, program.rules):
         return fit(folder / stage.name, task, config).params
+
+
+def _fingerprint(config: ConfigDict) -> dict[str, float]:
+    """What must be the same on resume, yet decides no array's shape; nothing by default."""
+    auxiliary, curriculum = config.pretrain.auxiliary, config.pretrain.curriculum
+    weights = {f"pretrain.auxiliary.{name}": auxiliary[name] for name in auxiliary}
+    fields = {name: weight for name, weight in weights.items() if weight}
+    if (whole := curriculum_of(config)) is not None:
+        fields |= {f"pretrain.curriculum.{name}": curriculum[name] for name in curriculum}
+        fields["pretrain.curriculum.steps"] = whole.steps
+    return fields
 
 
 def _stage_program(config: ConfigDict, mesh: Mesh, stage: Stage, params: Params) -> Program:
@@ -168,7 +194,8 @@ def _stage_program(config: ConfigDict, mesh: Mesh, stage: Stage, params: Params)
     def loss(
         params: Params, statistics: Params, batch: Batch, key: Array
     ) -> tuple[Metrics, Params]:
-        _, metrics = patch_label_loss(stage.classify(params, batch, key), batch["labels"])
+        logits = stage.classify(params, batch, key)
+        _, metrics = patch_label_loss(logits, batch["labels"], config.pretrain.auxiliary)
         return metrics, statistics
 
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)

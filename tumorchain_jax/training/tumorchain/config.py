@@ -37,6 +37,8 @@ def base_config(model: TumorChainConfig) -> ConfigDict:
     config.pretrain = ConfigDict(
         {"folder": "", "patch_stage": {"steps": 0}, "scan_stage": {"steps": 0}}
     )
+    config.pretrain.auxiliary = ConfigDict({"segment": 0.0, "content": 0.0})
+    config.pretrain.curriculum = ConfigDict({"share": 0.0, "from_mm": 40.0, "to_mm": 8.0})
     config.steps = TRAINING_RECORDS // (RECORDS_PER_ROW * BATCH_SIZE)  # one epoch
     config.batch_size = BATCH_SIZE
     config.micro_batch_size = 2
@@ -48,6 +50,7 @@ def base_config(model: TumorChainConfig) -> ConfigDict:
     config.clip_norm = 1.0
     config.alpha = 1.0
     config.trainable = ((".*", True),)
+    config.unfreeze_encoder = ConfigDict({"start": 0.75, "lr_factor": 0.0})
     config.remat = "full"
     config.scan_unroll = 1
     config.attention = "xla"

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.path_rules import first_match
+from tumorchain_jax.core.path_rules import Rules, first_match
 from tumorchain_jax.models.layers.attention import KERNELS, PLATFORMS
 from tumorchain_jax.models.tumorchain.crops import WORLD
 from tumorchain_jax.models.tumorchain.flops import training_flops
@@ -20,8 +20,11 @@ from tumorchain_jax.models.tumorchain.model import (
     logical_axes,
 )
 from tumorchain_jax.parallel.partition import param_shardings, rules_for
+from tumorchain_jax.training.optimizer import Unfreeze
 from tumorchain_jax.training.program import Program, make_program, rows, rows_per_device
 from tumorchain_jax.training.tumorchain.loss import Batch, HybridLoss
+
+ENCODER = "encoder/.*"
 
 
 def build_program(config: ConfigDict, mesh: Mesh) -> Program:
@@ -38,17 +41,19 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
     )
     params, heads = abstract_params(model), attention_heads(model)
     rules = rules_for(heads, mesh)
-    trained = {path for path in params if first_match(config.trainable, path)}
+    trainable, unfreeze = _trained(config)
+    trained = {path for path in params if first_match(trainable, path)}
     program = make_program(
         config,
         loss=HybridLoss(network, config.alpha, config.logits_chunks),
         params=params,
         shardings=param_shardings(logical_axes(model), heads, mesh, rules),
-        trainable=config.trainable,
+        trainable=trainable,
         batch=_abstract_batch(config, mesh),
         steps=config.steps,
         learning_rate_peak=config.learning_rate,
         lr_multiplier=config.lr_multiplier,
+        unfreeze=unfreeze,
         frozen_dtype=config.frozen_dtype,
         accumulation=accumulation,
         rules=rules,
@@ -57,6 +62,15 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
         flops=training_flops(model, config.batch_size, config.data.length, len(ORGANS), trained),
         facts={"remat": config.remat, "lora": model.lora is not None},
     )
+
+
+def _trained(config: ConfigDict) -> tuple[Rules[bool], Unfreeze | None]:
+    """Which parameters the step trains, and which of them late (`config.unfreeze_encoder`)."""
+    late = config.unfreeze_encoder
+    if not late.lr_factor:
+        return config.trainable, None
+    start = round(late.start * config.steps)
+    return ((ENCODER, True), *config.trainable), Unfreeze(ENCODER, start, late.lr_factor)
 
 
 def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:

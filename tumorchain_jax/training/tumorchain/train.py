@@ -93,9 +93,18 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
             "batch_size": config.batch_size,
             "rows": len(source),
             **_roi_fields(config.model),
+            **_unfreeze_fields(config),
         },
         export=write,
     )
+
+
+def _unfreeze_fields(config: ConfigDict) -> dict[str, float]:
+    """The fields of `unfreeze_encoder` and the steps they count in; none if it stays unset."""
+    late = config.unfreeze_encoder
+    if not late.lr_factor:
+        return {}
+    return {f"unfreeze_encoder.{name}": late[name] for name in late} | {"steps": config.steps}
 
 
 def _roi_fields(model: TumorChainConfig) -> dict[str, float | str]:
