@@ -7,7 +7,12 @@ import optax
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.training.optimizer import learning_rate, make_optimizer, split_trainable
+from tumorchain_jax.training.optimizer import (
+    Unfreeze,
+    learning_rate,
+    make_optimizer,
+    split_trainable,
+)
 
 PARAMS = {
     "encoder": {"kernel": 1, "bias": 2},
@@ -123,3 +128,41 @@ def test_rules_that_leave_something_open_are_refused(rules: tuple, found: str) -
         split_trainable(PARAMS, rules)
     assert found in error.value.found
     assert "\n" not in str(error.value)
+
+
+def trajectory(
+    kind: str, paths: tuple[str, ...], unfreeze: Unfreeze | None = None
+) -> list[dict[str, np.ndarray]]:
+    """The parameters before the first of four steps, and after each."""
+    rng = np.random.default_rng(0)
+    whole = {path: rng.normal(size=(4, 4)).astype(np.float32) for path in BOTH}
+    params = {path: whole[path] for path in paths}
+    schedule = optax.constant_schedule(0.1)
+    optimizer = make_optimizer(kind, schedule, 0.1, 1.0, unfreeze=unfreeze)
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    seen = [params]
+    for _ in range(4):
+        drawn = {path: rng.normal(size=(4, 4)).astype(np.float32) for path in BOTH}
+        updates, state = update({path: drawn[path] for path in paths}, state, params)
+        params = jax.tree.map(np.asarray, optax.apply_updates(params, updates))
+        seen.append(params)
+    return seen
+
+
+BOTH = ("decoder/a/kernel", "encoder/b/kernel")
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_unfreeze_trains_from_its_step_on(kind: str) -> None:
+    late = trajectory(kind, BOTH, Unfreeze("encoder/.*", 2, 0.25))
+    frozen, plain = trajectory(kind, BOTH[:1]), trajectory(kind, BOTH)
+    first = late[0][BOTH[1]]
+    for step in (1, 2):
+        assert late[step][BOTH[1]].tobytes() == first.tobytes()
+        np.testing.assert_allclose(late[step][BOTH[0]], frozen[step][BOTH[0]], rtol=1e-6)
+        assert not np.allclose(late[step][BOTH[0]], plain[0][BOTH[0]])
+    rates = [np.abs(late[3][path] - late[2][path]).max() for path in BOTH]
+    assert 0 < rates[1] < 0.6 * rates[0]
+    at_once = trajectory(kind, BOTH, Unfreeze("encoder/.*", 0, 1.0))
+    for path in BOTH:
+        np.testing.assert_allclose(at_once[-1][path], plain[-1][path], rtol=1e-5, atol=1e-6)

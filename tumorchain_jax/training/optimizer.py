@@ -101,8 +101,8 @@ def _clip(
 ) -> dict[str, Any]:
     """Clip by the norm of the gradients of those parameters that this step changes."""
     late, others = _split_late(gradients, unfreeze)
-    norm = optax.global_norm(others)
-    norm = jnp.where(step < unfreeze.start, norm, jnp.hypot(norm, optax.global_norm(late)))
+    norm = optax.tree.norm(others)
+    norm = jnp.where(step < unfreeze.start, norm, jnp.hypot(norm, optax.tree.norm(late)))
     return {
         path: jnp.where(norm < clip_norm, gradient, gradient / norm * clip_norm)
         for path, gradient in gradients.items()

@@ -5,7 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tumorchain_jax.training.pretraining.loss import VALUES, PatchLabels, patch_label_loss
+from tumorchain_jax.training.pretraining.loss import (
+    CONTENT,
+    LOSS_WEIGHTS,
+    VALUES,
+    PatchLabels,
+    label_sizes,
+    patch_label_loss,
+)
+from tumorchain_jax.training.pretraining.source import UNKNOWN
 
 PATCHES = 6
 
@@ -68,3 +76,36 @@ def test_loss_of_scans_is_that_of_their_patches(logits: dict[str, jax.Array]) ->
         scans, PatchLabels(*(label.reshape(2, 3, *label.shape[1:]) for label in patches()))
     )
     assert float(shaped) == pytest.approx(float(flat), rel=1e-6)
+
+
+def test_auxiliary_weights_of_zero_change_no_bit(logits: dict[str, jax.Array]) -> None:
+    plain, metrics = patch_label_loss(logits, patches())
+    unset, _ = patch_label_loss(logits, patches(), {"segment": 0.0, CONTENT: 0.0})
+    assert np.asarray(plain).tobytes() == np.asarray(unset).tobytes()
+    by_hand = sum(LOSS_WEIGHTS[label] * metrics[f"{label}_loss"] for label in VALUES)
+    assert float(plain) == pytest.approx(float(by_hand), rel=1e-6)
+    assert CONTENT not in label_sizes(True, {"segment": 1.0, CONTENT: 0.0})
+    assert label_sizes(True, {"segment": 0.0, CONTENT: 0.5})[CONTENT] == 6
+
+
+def test_segment_weight_adds_to_that_of_the_part(logits: dict[str, jax.Array]) -> None:
+    plain, metrics = patch_label_loss(logits, patches())
+    more, _ = patch_label_loss(logits, patches(), {"segment": 2.0, CONTENT: 0.0})
+    assert float(more) == pytest.approx(float(plain + 2 * metrics["part_loss"]), rel=1e-6)
+
+
+def test_content_head_learns_from_patches_of_known_content(logits: dict[str, jax.Array]) -> None:
+    plain, _ = patch_label_loss(logits, patches())
+    labels = patches(content=np.array([2, UNKNOWN, 0, 0, 0, 0]))
+
+    def loss(head: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        return patch_label_loss(logits | {CONTENT: head}, labels, {"segment": 0.0, CONTENT: 3.0})
+
+    head = jax.random.normal(jax.random.key(1), (PATCHES, 6))
+    (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(head)
+    known = np.array([0.175, 0, 0.25, 0.25, 0.075, 0.075])  # shares of 0.35, 0.5 and 0.15
+    entropy = -jax.nn.log_softmax(head)[np.arange(PATCHES), np.maximum(labels.content, 0)]
+    expected = float((known * entropy).sum() / known.sum())
+    assert float(metrics["content_loss"]) == pytest.approx(expected, rel=1e-5)
+    assert float(value) == pytest.approx(float(plain) + 3 * expected, rel=1e-5)
+    assert np.asarray(gradient).any(axis=1).tolist() == [True, False, True, True, True, True]

@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -9,18 +10,24 @@ import pytest
 from grain.sources import ArrayRecordDataSource
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import ModelScan, read_records, shard_paths
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.training.pretraining.curriculum import Curriculum
 from tumorchain_jax.training.pretraining.source import (
     BATCH_SHARES,
+    CONTENTS,
     ORGAN_SHARE,
     OTHER_SHARE,
     TUMOUR_SHARE,
+    UNKNOWN,
+    CurriculumScans,
     PatchLabelSource,
+    TrainingScans,
     cut_scan,
     draw_patches,
     scan_batches,
@@ -28,6 +35,7 @@ from tumorchain_jax.training.pretraining.source import (
 
 ENCODER = ViT3DConfig((16, 40, 40), (2, 4, 4))
 GRID = ENCODER.cells
+NO_MAP = np.zeros((0, 0, 0), np.uint8)
 
 
 class Middle(np.random.Generator):
@@ -156,3 +164,90 @@ def test_scan_batches_are_shifted_with_the_labels_of_all_patches(
             assert len(known) == 1
             shifts.update(known)
     assert len(shifts) > 6
+
+
+def with_maps(**maps: np.ndarray) -> ModelScan:
+    """A scan of one patch along W for each that a test fills; other maps are empty."""
+    empty = np.zeros(ENCODER.image, np.uint8)
+    names = ("image", "labels", "parts", "lesions", "others")
+    given = {name: maps.pop(name, empty) for name in names}
+    return ModelScan(**given, traits=np.zeros(5, np.int8), abnormal=np.zeros(57, np.int8), **maps)
+
+
+def test_content_is_what_fills_enough_of_a_patch() -> None:
+    lesions, beyond, others = (np.zeros(ENCODER.image, np.uint8) for _ in range(3))
+    half = np.s_[0:2, 0:4, :]  # the first row of patches, of 2 x 4 x 4 = 32 voxels
+    lesions[half][..., 0:8] = 1
+    beyond[half][..., 6:8] = 1  # the second patch lies half in the wall and half beyond it
+    for number, kind in enumerate((NODE, METASTASIS, LOOK_ALIKE), start=2):
+        others[half][..., 4 * number : 4 * number + 2] = kind
+    lesions[0, 0, 20] = 1  # a voxel is too little of a tumour
+    scan = with_maps(lesions=lesions, others=others, beyond=beyond)
+    content = cut_scan(scan, ENCODER, Middle(np.random.PCG64(0)))["content"]
+    names = [CONTENTS[value] for value in content[:5]]
+    assert names == ["wall", "beyond the wall", "lymph node", "metastasis", "look-alike"]
+    assert content[5] == UNKNOWN
+    assert (content[6:] == 0).all()
+    unknown = cut_scan(replace(scan, beyond=NO_MAP), ENCODER, Middle(np.random.PCG64(0)))
+    assert (unknown["content"] == UNKNOWN).all()
+
+
+def test_content_without_the_truth_is_refused(folder: Path, without_truth: None) -> None:
+    assert len(PatchLabelSource(folder, ENCODER, 1, 0).groups) == 3
+    with pytest.raises(InputError, match="content=0"):
+        PatchLabelSource(folder, ENCODER, 1, 0, content=True)
+    with pytest.raises(InputError, match=r"curriculum\.share=0"):
+        PatchLabelSource(folder, ENCODER, 1, 0, curriculum=Curriculum(40, 8, 10))
+
+
+@pytest.fixture
+def without_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scans as they were stored before."""
+    read = TrainingScans.__getitem__
+
+    def old(scans: TrainingScans, index: int) -> ModelScan:
+        return replace(read(scans, index), beyond=NO_MAP, lesion_mm=np.zeros(0, np.float32))
+
+    monkeypatch.setattr(TrainingScans, "__getitem__", old)
+
+
+def test_curriculum_draws_patches_of_large_lesions_first(
+    folder: Path, scans: list[ModelScan]
+) -> None:
+    sizes = np.array([scan.lesion_mm[0] for scan in scans])
+    ill = np.sort(sizes[sizes > 0])
+    assert len(ill) > 1
+    curriculum = Curriculum(float(ill[-1]), 0.0, 4)
+    source = PatchLabelSource(folder, ENCODER, 1, 0, curriculum=curriculum)
+    plain = PatchLabelSource(folder, ENCODER, 1, 0)
+    for step in range(6):
+        patches = np.concatenate(source._admitted(step))
+        drawn = source.lesion_mm[patches]
+        assert drawn[drawn > 0].min() >= curriculum.least_mm(step)
+        assert (drawn == 0).any() == (sizes == 0).any()
+    assert set(np.unique(source.lesion_mm)) == set(sizes.tolist())
+    first, late = (next(source.batches(40, 0, step)) for step in (0, 4))
+    np.testing.assert_array_equal(late["patches"], next(plain.batches(40, 0, 4))["patches"])
+    assert not np.array_equal(first["patches"], next(plain.batches(40, 0, 0))["patches"])
+
+
+def test_curriculum_of_scans_falls_with_the_step_and_is_resumed(
+    folder: Path, scans: list[ModelScan]
+) -> None:
+    sizes = np.array([scan.lesion_mm[0] for scan in scans])
+    curriculum = Curriculum(float(sizes.max()), 0.0, 8)
+    drawn = CurriculumScans(TrainingScans(folder), curriculum, 4, 0)
+    for step in range(12):
+        for place in range(4 * step, 4 * step + 4):
+            size = drawn[place].lesion_mm[0]
+            assert size == 0 or size >= curriculum.least_mm(step)
+    seen = {float(drawn[place].lesion_mm[0]) for place in range(32, 96)}
+    assert seen == set(sizes.tolist())
+
+    def steps(first: int, count: int) -> list[dict[str, np.ndarray]]:
+        found = scan_batches(folder, ENCODER, 2, 0, first, curriculum=curriculum)
+        return list(islice(found, count))
+
+    for left, right in zip(steps(0, 5)[3:], steps(3, 2), strict=True):
+        for name in left:
+            np.testing.assert_array_equal(left[name], right[name])
