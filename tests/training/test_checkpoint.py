@@ -92,7 +92,9 @@ def test_order_of_data_resumes_with_itself_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="batch_size: found 8, expected 4"):
         restore(tmp_path, state_at(0), seed=3, batch_size=4)
     with pytest.raises(InputError, match="other: found none, expected 1"):
-        restore(tmp_path, state_at(0), other=1)
+        restore(tmp_path, state_at(0), seed=3, batch_size=8, other=1)
+    with pytest.raises(InputError, match="batch_size: found 8, expected none"):
+        restore(tmp_path, state_at(0), seed=3)
 
 
 def test_saved_state_may_be_consumed_at_once(tmp_path: Path) -> None:

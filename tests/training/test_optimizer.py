@@ -159,7 +159,7 @@ def test_unfreeze_trains_from_its_step_on(kind: str) -> None:
     first = late[0][BOTH[1]]
     for step in (1, 2):
         assert late[step][BOTH[1]].tobytes() == first.tobytes()
-        np.testing.assert_allclose(late[step][BOTH[0]], frozen[step][BOTH[0]], rtol=1e-6)
+        np.testing.assert_allclose(late[step][BOTH[0]], frozen[step][BOTH[0]], rtol=1e-5)
         assert not np.allclose(late[step][BOTH[0]], plain[0][BOTH[0]])
     rates = [np.abs(late[3][path] - late[2][path]).max() for path in BOTH]
     assert 0 < rates[1] < 0.6 * rates[0]

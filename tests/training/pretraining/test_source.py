@@ -197,7 +197,7 @@ def test_content_without_the_truth_is_refused(folder: Path, without_truth: None)
     with pytest.raises(InputError, match="content=0"):
         PatchLabelSource(folder, ENCODER, 1, 0, content=True)
     with pytest.raises(InputError, match=r"curriculum\.share=0"):
-        PatchLabelSource(folder, ENCODER, 1, 0, curriculum=Curriculum(40, 8, 10))
+        PatchLabelSource(folder, ENCODER, 1, 0, curriculum=Curriculum(40.0, 8.0, 10))
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def pretrain_encoder(config: ConfigDict, data: Path, workdir: AnyPath) -> dict[s
     named = config.pretrain.folder
     folder = as_path(named) if named else workdir / "pretrain"
     mesh = make_mesh(dict(config.mesh))
-    labels = label_sizes(config.model.crop is not None, config.pretrain.auxiliary)
+    labels = label_sizes(config.model.crop is not None, dict(config.pretrain.auxiliary))
     model = PatchClassifier(config.model, FrozenDict(labels))
 
     @jax.jit
@@ -195,7 +195,7 @@ def _stage_program(config: ConfigDict, mesh: Mesh, stage: Stage, params: Params)
         params: Params, statistics: Params, batch: Batch, key: Array
     ) -> tuple[Metrics, Params]:
         logits = stage.classify(params, batch, key)
-        _, metrics = patch_label_loss(logits, batch["labels"], config.pretrain.auxiliary)
+        _, metrics = patch_label_loss(logits, batch["labels"], dict(config.pretrain.auxiliary))
         return metrics, statistics
 
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
