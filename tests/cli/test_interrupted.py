@@ -9,6 +9,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from tumorchain_jax.phantoms.patient import make_patient
+
 pytestmark = pytest.mark.system
 
 # Puts a rule in the networks' place, and does as it is asked before the n-th organ is written.
@@ -68,8 +70,9 @@ def run(script: str, *words: object, **environment: str) -> subprocess.Completed
 
 @pytest.fixture
 def ct(tmp_path: Path) -> Path:
-    hu = np.random.default_rng(0).normal(0, 300, (40, 40, 40)).astype(np.int16)
-    nib.save(nib.Nifti1Image(hu, np.diag([3, 3, 3, 1.0])), tmp_path / "scan.nii.gz")
+    scan = make_patient(1).ct
+    image = nib.Nifti1Image(scan.voxels.astype(np.int16), scan.affine)
+    nib.save(image, tmp_path / "scan.nii.gz")
     return tmp_path / "scan.nii.gz"
 
 

@@ -107,7 +107,7 @@ def test_unexpected_error_names_the_scan(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capsys,
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(scan_shards, "on_model_grid", full)

@@ -82,12 +82,12 @@ def test_config_of_any_two_families_survives_json(encoder: str, decoder: str) ->
 
 @pytest.mark.parametrize("config", [NANO, TUMORCHAIN_3B, TUMORCHAIN_7B], ids=["nano", "3B", "7B"])
 def test_config_of_the_first_families_is_written_as_ever(config: TumorChainConfig) -> None:
-    """Field by field what `dataclasses.asdict` gives, but for what is None."""
+    """Field by field what `dataclasses.asdict` gives, but for what is None or newer and unset."""
     values = config.to_dict()
     assert values["encoder"] == vars(config.encoder)
     assert values["decoder"] == {k: v for k, v in vars(config.decoder).items() if v is not None}
     assert "mrope_section" not in values["decoder"]
-    assert [*values] == [*vars(config)]
+    assert [*values] == [name for name in vars(config) if name not in ("roi_rank", "crop")]
 
 
 def test_config_of_nano_s_checkpoint_is_read() -> None:

@@ -117,7 +117,8 @@ def test_rules_are_each_used_by_some_model() -> None:
     patch = jax.ShapeDtypeStruct((1, 8, 8, 8, 1), "float32")
     network = UNet3DConfig(1, 3, (4, 8), ((1, 1, 1), (2, 2, 2)), ((3, 3, 3),) * 2, (1, 1), (1,))
     boxes = jax.eval_shape(UNet3D(network).init, jax.random.key(0), patch)["params"]
-    axes = [names for model in MODELS.values() for names, _ in logical_axes(model).values()]
+    models = (*MODELS.values(), replace(TUMORCHAIN_7B, roi_source="crop"))
+    axes = [names for model in models for names, _ in logical_axes(model).values()]
     axes += [box.names for box in flatten(boxes).values()]
     used = {name for names in axes for name in names}
     assert {name for name, _ in RULES} - used <= ACTIVATIONS

@@ -108,7 +108,7 @@ def test_command_makes_realistic_patients(tmp_path: Path) -> None:
     words = ["phantoms", "-o", str(tmp_path), "--seed", "3", "--count", "1"]
     assert main([*words, "--kind", "realistic"]) == 0
     facts = json.loads((tmp_path / "phantom-3" / "truth.json").read_text())
-    assert facts["anatomy"] == "the parametric trunk"
+    assert facts["anatomy"] == "a parametric trunk"
     made = json.loads((tmp_path / "phantoms.json").read_text())
     assert made == {"kind": "realistic", "anatomies": "none"}
     assert main(words) == 2

@@ -68,7 +68,7 @@ def test_loop_writes_what_the_scanned_decoder_says(params: dict, chat: Chat) -> 
     rows[0, LIVER, :2] = MODEL.roi.offset + np.arange(2)
     unrolled = params | {"decoder": unroll(params["decoder"])}
     model = TumorChain(MODEL, unrolled=True)
-    visual_tokens, abnormal = encode(
+    visual_tokens, *_, abnormal = encode(
         model, unrolled, volume, jnp.asarray(rows), jnp.asarray(rows > 0)
     )
     assert visual_tokens.shape == (1, MODEL.roi.global_tokens + 4, 24)

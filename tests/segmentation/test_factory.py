@@ -189,6 +189,7 @@ def test_command_with_a_folder_of_weights(
     affine = np.array([[0, -2, 0, 30], [1.8, 0, 0, 5], [0, 0, -2.5, 90], [0, 0, 0, 1.0]])
     nib.save(nib.Nifti1Image(hu, affine), tmp_path / "ct.nii.gz")
     words = ["segment", "-i", str(tmp_path / "ct.nii.gz"), "--weights", str(folder), "--json"]
+    words.append("--force")  # it is noise
     assert main([*words, "-o", str(tmp_path / "seg.nii.gz"), "-s"]) == 0
     facts = json.loads(capsys.readouterr().out)
     image = nib.load(tmp_path / "seg.nii.gz")

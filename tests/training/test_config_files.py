@@ -114,7 +114,7 @@ def test_override_makes_an_adapter_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("--config.model.roi_slot=16", "one of decoder, dtype,"),
+        ("--config.model.roi_slot=16", "one of crop, decoder, dtype,"),
         ("--config.model.roi_slot=16", "did you mean roi_slots?"),
         ("--config.modle.roi_slots=16", "--config.modle: found no such field"),
         ("--config.learning_rat=1", "did you mean learning_rate?"),
@@ -174,7 +174,7 @@ def test_name_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_unknown_name_lists_the_shipped_ones() -> None:
     told = refusal("tumorchain_3")
-    assert "experiments, nano, nano_lora, nano_segmenter, nnunet, tumorchain_3b," in told
+    assert "experiments, nano, nano_lens, nano_lora, nano_segmenter, nnunet, tumorchain_3b," in told
     assert "did you mean tumorchain_3b?" in told
 
 

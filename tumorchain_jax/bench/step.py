@@ -38,7 +38,7 @@ def bench_step(config: ConfigDict, repeats: int = 5) -> dict[str, float]:
         count = 4 * config.batch_size
         vocab_size = config.model.decoder.vocab_size
         crops = config.model.crop
-        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, 1, crops)
+        write_phantoms(data, FIRST_SEED, count, preprocess, vocab_size, 1, crops=crops)
         source = ExampleSource(data, layout_of(config))
         stream = batches(source, config.batch_size, 0, 0)
         batch_s = seconds(lambda: [next(stream) for _ in range(4)], repeats) / 4

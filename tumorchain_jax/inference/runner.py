@@ -78,6 +78,18 @@ class EncodedScan(NamedTuple):
     seconds: float
 
 
+def check_text(question: str) -> None:
+    """Raise InputError for a question that is empty or not valid Unicode."""
+    if not question.strip():
+        raise InputError("question", "text", "nothing", "some words", "ask something")
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:
+        found = f"half of a character (U+{ord(question[error.start]):X})"
+        hint = "use a terminal and a locale with UTF-8"
+        raise InputError("question", "text", found, "text in UTF-8", hint) from None
+
+
 class Runner:
     """A model that is loaded and compiled once, for batches of `batch_size` questions.
 
@@ -110,14 +122,7 @@ class Runner:
 
     def check_question(self, question: str) -> None:
         """Raise InputError for a question that is empty, not valid Unicode, or too long."""
-        if not question.strip():
-            raise InputError("question", "text", "nothing", "some words", "ask something")
-        try:
-            question.encode()
-        except UnicodeEncodeError as error:
-            found = f"half of a character (U+{ord(question[error.start]):X})"
-            hint = "use a terminal and a locale with UTF-8"
-            raise InputError("question", "text", found, "text in UTF-8", hint) from None
+        check_text(question)
         # A token has at least one byte: a very long text need not be tokenized to be refused.
         n_tokens = len(question)
         if n_tokens <= 50 * MAX_QUESTION_TOKENS:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.inference.runner import Answer
+from tumorchain_jax.inference.runner import Answer, check_text
 from tumorchain_jax.reasoning.question_kind import SUBTASK, QuestionKind, question_kind
 from tumorchain_jax.reasoning.question_scope import out_of_scope
 from tumorchain_jax.report.conclusion import parse_conclusion
@@ -51,6 +51,7 @@ def verdict(answer: Answer, measured: Measured, domain: str | None = None) -> Ve
 
 def check_scope(question: str) -> None:
     """Raise InputError for a question that a model of abdominal CT cannot be asked."""
+    check_text(question)
     if why := out_of_scope(question):
         expected = "a question in English about an abdominal CT"
         raise InputError("question", "scope", why, expected, "ask anyway with --force")

@@ -43,7 +43,7 @@ def lens(tiny: TumorChainConfig) -> TumorChainConfig:
 def cropped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six digital patients with their crops."""
     folder = tmp_path_factory.mktemp("cropped")
-    write_phantoms(folder, 0, 6, PreprocessConfig(GRID), 512, 1, CROP)
+    write_phantoms(folder, 0, 6, PreprocessConfig(GRID), 512, 1, crops=CROP)
     return folder
 
 
