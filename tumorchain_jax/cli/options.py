@@ -68,16 +68,16 @@ def add_patient_options(add: Callable[..., object]) -> None:
     """Add `--kind` and `--anatomies` with a parser's `add_argument`."""
     add(
         "--kind",
-        choices=("simple", "realistic"),
+        choices=("simple", "realistic", "conspicuous", "mixed"),
         default="simple",
-        help="of digital patients: smooth trunks with large tumours, or varied anatomies and "
-        "images with tumours from 8 mm on (default: simple)",
+        help="of digital patients: smooth trunks with large tumours, varied anatomies and images "
+        "with tumours from 8 mm on, the same with large tumours, or all three (default: simple)",
     )
     add(
         "--anatomies",
         type=Path,
         metavar="DIR",
-        help="with --kind realistic: label maps (TotalSegmentator v2 ids) to draw from as well",
+        help="unless --kind is simple: label maps (TotalSegmentator v2 ids) to draw from as well",
     )
 
 

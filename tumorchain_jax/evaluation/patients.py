@@ -27,7 +27,7 @@ from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
 from tumorchain_jax.phantoms.dataset import model_scan
 from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
 from tumorchain_jax.phantoms.records import largest, patient_records
-from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.phantoms.settings import SIMPLE, SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.reasoning.crops import ScanCrops
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.crops import place
@@ -96,7 +96,7 @@ class Phantoms(Patients):
     ):
         self.analyzer, self.predicted, self.settings = analyzer, predicted, settings
         self.first_seed, self.count = self.seeds = first_seed, count
-        self.domain = REALISTIC_DIGITAL if settings.kind == REALISTIC else DIGITAL
+        self.domain = DIGITAL if settings.kind == SIMPLE else REALISTIC_DIGITAL
         self._tumour_mm: dict[int, float] = {}
         self.source = f"{count} digital patients from seed {first_seed} on"
         self.source += "".join(f", {name} {fact}" for name, fact in settings.facts().items())
@@ -109,7 +109,7 @@ class Phantoms(Patients):
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
         patient = self._patient(number)
-        if patient.lesions and self.settings.kind == REALISTIC:
+        if patient.lesions and self.settings.kind != SIMPLE:
             self._tumour_mm[number] = largest(patient.lesions).diameter_mm
         return _asked(self.analyzer, patient, number, self.predicted)
 

@@ -49,7 +49,7 @@ from tumorchain_jax.phantoms.realistic_lesions import (
     draw_realistic_plan,
 )
 from tumorchain_jax.phantoms.scanner import scan
-from tumorchain_jax.phantoms.settings import REALISTIC, SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.phantoms.settings import CONSPICUOUS, SIMPLE, SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.phantoms.sources import Sources, draw_anatomy
 from tumorchain_jax.phantoms.tissue import draw_tissue_hu
 from tumorchain_jax.scan.volume import Volume
@@ -116,8 +116,9 @@ def make_patient(seed: int, settings: PatientSettings = SIMPLE_PATIENTS) -> Pati
     Raises:
         InputError: the settings name a folder of label maps that cannot be used.
     """
-    if settings.kind == REALISTIC:
-        return _realistic_patient(seed, settings.sources())
+    kind = settings.kind_of(seed)
+    if kind != SIMPLE:
+        return _realistic_patient(seed, settings.sources(), kind == CONSPICUOUS)
     rng = np.random.default_rng(seed)
     ill = rng.random() < PREVALENCE
     body = Body(
@@ -164,7 +165,8 @@ def _shown(labels: np.ndarray, spacing: np.ndarray) -> tuple[int, ...]:
     return tuple(organ for organ, least in SHOWN_ML.items() if ml[organ] >= least)
 
 
-def _realistic_patient(seed: int, sources: Sources) -> Patient:
+def _realistic_patient(seed: int, sources: Sources, conspicuous: bool) -> Patient:
+    """Make a patient of drawn anatomy; if `conspicuous`, with tumours of the simple kind."""
     rng = np.random.default_rng(seed)
     ill = rng.random() < PREVALENCE
     anatomy = draw_anatomy(rng, sources)
@@ -177,10 +179,11 @@ def _realistic_patient(seed: int, sources: Sources) -> Patient:
     beyond = np.zeros_like(labels)
     shown = _shown(labels, affine.diagonal()[:3])
     if ill and shown:
-        plan = draw_realistic_plan(rng, shown, {organ: float(hu.mean[organ]) for organ in shown})
-        organ_hu = float(hu.mean[plan.organ])
+        means = {organ: float(hu.mean[organ]) for organ in shown}
+        plan = draw_plan(rng, shown) if conspicuous else draw_realistic_plan(rng, shown, means)
         texture = rng.uniform(*TEXTURE_SHARE) * abs(plan.contrast_hu)
-        args = image, labels, fat, affine, lesion_map, organ_hu, texture, REALISTIC_STYLE
+        style = SIMPLE_STYLE if conspicuous else REALISTIC_STYLE
+        args = image, labels, fat, affine, lesion_map, means[plan.organ], texture, style
         lesions, beyond = _paint(rng, plan, *args)
     fat &= lesion_map == 0
     others = RealisticFindings(rng, image, labels, fat, lesion_map, affine, hu)

@@ -7,8 +7,8 @@ from pathlib import Path
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.phantoms.sources import Sources, load_sources
 
-SIMPLE, REALISTIC = "simple", "realistic"
-KINDS = (SIMPLE, REALISTIC)
+SIMPLE, REALISTIC, CONSPICUOUS, MIXED = "simple", "realistic", "conspicuous", "mixed"
+KINDS = (SIMPLE, REALISTIC, CONSPICUOUS, MIXED)
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,12 @@ class PatientSettings:
     """A kind of digital patients.
 
     Attributes:
-        kind: SIMPLE (a smooth trunk with large, conspicuous tumours) or REALISTIC (several sources
-            of anatomy, images by domain randomisation, tumours from 8 mm on).
-        anatomies: folder of label maps that realistic patients are drawn from besides the
-            parametric trunk; "" for none.
+        kind: SIMPLE (a smooth trunk with large, conspicuous tumours), REALISTIC (several sources
+            of anatomy, images by domain randomisation, tumours from 8 mm on), CONSPICUOUS (anatomy
+            and image of the realistic kind with tumours of the simple kind) or MIXED (one of the
+            three by the seed).
+        anatomies: folder of label maps that anatomies are drawn from besides the parametric trunk;
+            "" for none. Simple patients have none.
 
     Raises:
         InputError: there is no such kind or folder, or a folder is given for simple patients.
@@ -31,7 +33,7 @@ class PatientSettings:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError("digital patients", "kind", self.kind, " or ".join(KINDS), "change it")
-        if self.anatomies and self.kind != REALISTIC:
+        if self.anatomies and self.kind == SIMPLE:
             hint = f"ask for {REALISTIC} patients, or name no folder"
             raise InputError("digital patients", "anatomies", self.anatomies, "none", hint)
         if self.anatomies and not Path(self.anatomies).is_dir():
@@ -49,6 +51,10 @@ class PatientSettings:
         if self.kind == SIMPLE:
             return {}
         return {"kind": self.kind, "anatomies": self.sources().fingerprint or "none"}
+
+    def kind_of(self, seed: int) -> str:
+        """Return the kind of the patient of a seed: SIMPLE, REALISTIC or CONSPICUOUS."""
+        return KINDS[seed % 3] if self.kind == MIXED else self.kind
 
     def sources(self) -> Sources:
         """Read what realistic patients are drawn from, once in a process.
