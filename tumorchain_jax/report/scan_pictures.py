@@ -25,9 +25,10 @@ LESION_COLOUR: Colour = (255, 235, 0)
 # Pictures have the scan's own pixels; one of more than this many a side is reduced to it.
 LONGEST_PIXELS = 512
 QUALITY = 80
-TINT = 64
+TINT = 44
 PLANES = (("axial", "RLAP"), ("coronal", "RLSI"), ("sagittal", "APSI"))
 Slices = tuple[int, int, int]
+Box = tuple[slice, slice, slice]
 
 
 @dataclass(frozen=True)
@@ -81,13 +82,20 @@ class ScanPictures:
         return self._ct.shape
 
     @cached_property
-    def _lesion_areas(self) -> list[np.ndarray]:
-        return [] if self._lesion is None else _areas(self._lesion)
+    def _organ_boxes(self) -> list[Box | None]:
+        """Box of each TotalSegmentator id, from 1."""
+        return [] if self._labels is None else ndimage.find_objects(self._labels)
+
+    @cached_property
+    def _lesion_box(self) -> Box | None:
+        if self._lesion is None or not self._lesion.any():
+            return None
+        return ndimage.find_objects(self._lesion.view(np.uint8))[0]
 
     @property
     def has_lesion(self) -> bool:
         """Whether there is a lesion of known truth to outline."""
-        return bool(self._lesion_areas) and bool(self._lesion_areas[0].any())
+        return self._lesion_box is not None
 
     def best(self, label: int | None) -> Slices:
         """Return the axial, coronal and sagittal slice in which an organ is largest.
@@ -98,17 +106,17 @@ class ScanPictures:
         Args:
             label: merged label; None for no organ.
         """
-        organ = None if label is None else self._organ(label)
-        areas = [] if organ is None else _areas(organ)
-        if self.has_lesion:
-            assert self._lesion is not None
-            outside = organ is not None and areas[0].any() and not (organ & self._lesion).any()
-            if not outside:
-                areas = self._lesion_areas
-        d, h, w = (
-            int(area.argmax()) if area.any() else len(area) // 2
-            for area in areas or [np.zeros(size) for size in self.shape]
-        )
+        box = None if label is None else self._organ_box(label)
+        organ = None
+        if box is not None:
+            assert self._labels is not None
+            organ = MERGE[self._labels[box]] == label
+        lesion, around = self._lesion, self._lesion_box
+        if lesion is not None and around and (organ is None or (organ & lesion[box]).any()):
+            return _largest(lesion[around], around)
+        if organ is not None and box is not None:
+            return _largest(organ, box)
+        d, h, w = (size // 2 for size in self.shape)
         return d, h, w
 
     def planes(
@@ -132,7 +140,7 @@ class ScanPictures:
         size = self._pixels[wide], self._pixels[high]
         # Rows run down: posterior is down already, superior must be flipped up.
         flip = slice(None, None, -1) if high == 0 else slice(None)
-        hu = self._ct.voxels.take(index, axis)[flip]
+        hu = _slice(self._ct.voxels, axis, index)[flip]
         grey = Image.fromarray(levels(hu)).resize(size, Image.Resampling.BILINEAR)
         name, sides = PLANES[axis]
         overlay = self._overlay(axis, index, flip, size, organs, cells)
@@ -151,10 +159,10 @@ class ScanPictures:
         """Draw outlines on a transparent picture; "" if there are none."""
         masks = []
         if self._labels is not None:
-            merged = MERGE[self._labels.take(index, axis)[flip]]
+            merged = MERGE[_slice(self._labels, axis, index)[flip]]
             masks = [(merged == each.label, each.colour) for each in organs]
         if self._lesion is not None:
-            masks.append((self._lesion.take(index, axis)[flip], LESION_COLOUR))
+            masks.append((_slice(self._lesion, axis, index)[flip], LESION_COLOUR))
         tint = organs[0].colour if organs else LESION_COLOUR
         palette, alpha = [(0, 0, 0), tint], [0, TINT]
         drawn = np.zeros(size[::-1], np.uint8)
@@ -188,17 +196,28 @@ class ScanPictures:
         inside[there] = cells.inside[tuple(found[:, there])]
         return inside.reshape([size for number, size in enumerate(shape) if number != axis])
 
-    def _organ(self, label: int) -> np.ndarray | None:
-        if self._labels is None:
+    def _organ_box(self, label: int) -> Box | None:
+        """The box of all ids of a merged label that are in the scan."""
+        ids = np.flatnonzero(label == MERGE) - 1
+        boxes = [self._organ_boxes[each] for each in ids if 0 <= each < len(self._organ_boxes)]
+        there = [box for box in boxes if box is not None]
+        if not there:
             return None
-        ids = np.flatnonzero(label == MERGE)
-        return np.logical_or.reduce([self._labels == each for each in ids])
+        axes = zip(*there, strict=True)
+        d, h, w = (slice(min(s.start for s in a), max(s.stop for s in a)) for a in axes)
+        return d, h, w
 
 
-def _areas(mask: np.ndarray) -> list[np.ndarray]:
-    """Voxels of a mask in each slice along each axis."""
-    along_d, along_h = mask.sum(axis=(1, 2)), mask.sum(axis=0)
-    return [along_d, along_h.sum(axis=1), along_h.sum(axis=0)]
+def _slice(voxels: np.ndarray, axis: int, index: int) -> np.ndarray:
+    # `take` would copy the whole volume where its axes are reordered.
+    return np.moveaxis(voxels, axis, 0)[index]
+
+
+def _largest(mask: np.ndarray, box: Box) -> Slices:
+    """Per axis, the slice with the most voxels of a mask that was cut out of a box."""
+    sums = (mask.sum(axis=tuple({0, 1, 2} - {axis})) for axis in range(3))
+    d, h, w = (int(each.argmax()) + cut.start for each, cut in zip(sums, box, strict=True))
+    return d, h, w
 
 
 def _resized(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
