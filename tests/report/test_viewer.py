@@ -114,14 +114,8 @@ def test_outlines_of_organ_and_lesion_lie_on_them(flips: tuple[int, int, int]) -
 
 def test_cells_are_tinted_where_they_lie() -> None:
     # A grid of 8 x 8 x 8 voxels in the canonical frame that covers the whole scan.
-    to_world = np.array(
-        [
-            [0, 0, -60 / 8, 59.5 - 30 / 8],
-            [0, -50 / 8, 0, 49.5 - 25 / 8],
-            [5, 0, 0, 1.5],
-            [0, 0, 0, 1],
-        ]
-    )
+    left, back, up = [0, 0, -7.5, 55.75], [0, -6.25, 0, 46.375], [5, 0, 0, 1.5]
+    to_world = np.array([left, back, up, [0, 0, 0, 1]])
     view = View("", np.zeros((8, 8, 8), np.float32), GridTransform((8, 8, 8), to_world))
     inside = np.zeros((4, 4, 4), bool)
     inside[1, 0, 2] = True
@@ -141,11 +135,11 @@ def test_page_shows_the_scan_with_a_viewer(make_report: MakeReport) -> None:
     (first,) = re.findall(r'data-slice="(slice \d+ of 20)">', html)
     assert first in ("slice 13 of 20", "slice 14 of 20")
     assert html.count('class="ruler"') == 20 + 3
-    assert "true lesion" in html
+    assert ">true lesion</span>" in html
     for name in WINDOWS:
         assert f'<filter id="window-{name}"' in html
         assert f'data-window="{name}"' in html
-    assert "true lesion" not in render(make_report(**volumes()))
+    assert ">true lesion</span>" not in render(make_report(**volumes()))
 
 
 def test_only_the_viewers_script_may_run(make_report: MakeReport) -> None:
