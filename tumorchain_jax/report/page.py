@@ -316,9 +316,9 @@ def _organ_figure(
     if pictures is None:
         mask = cell_mask(mention.cells, report.cells, view.transform.grid)
         return figure(planes(view.image, view.transform.to_world, mask, colour), caption)
-    cells = Cells(view, cell_mask(mention.cells, report.cells, report.cells))
+    looked = Cells(view, cell_mask(mention.cells, report.cells, report.cells))
     at = pictures.best(mention.label)
-    return figure(pictures.planes(at, [Outlined(mention.label, colour)], cells), caption)
+    return figure(pictures.planes(at, [Outlined(mention.label, colour)], looked), caption)
 
 
 def _name(mention: OrganMention, colours: Colours) -> str:
