@@ -52,9 +52,7 @@ def test_index_and_csv_hold_a_row_for_each_report(tmp_path: Path) -> None:
 
 
 def test_text_from_outside_is_neither_markup_nor_a_formula(tmp_path: Path) -> None:
-    evil = record(
-        EVIL, question=EVIL, conclusion="=HYPERLINK(1)", warnings=[EVIL], forced=["x\udcff"]
-    )
+    evil = record(EVIL, question=EVIL, conclusion="=HYPERLINK(1)", warnings=[EVIL, "x\udcff"])
     html = write_index(tmp_path, {f'"{EVIL}': evil}).read_text("utf-8")
     assert "<script" not in html
     assert rows(tmp_path)[0]["answer"] == "'=HYPERLINK(1)"

@@ -92,6 +92,16 @@ class ScanPictures:
             return None
         return ndimage.find_objects(self._lesion.view(np.uint8))[0]
 
+    @cached_property
+    def _lesion_organ(self) -> int:
+        """Merged label that has most of the lesion's voxels; 0 if none has any."""
+        if self._labels is None or self._lesion is None or self._lesion_box is None:
+            return 0
+        labels, lesion = self._labels[self._lesion_box], self._lesion[self._lesion_box]
+        counts = np.bincount(MERGE[labels[lesion]], minlength=2)
+        counts[0] = 0
+        return int(counts.argmax())
+
     @property
     def has_lesion(self) -> bool:
         """Whether there is a lesion of known truth to outline."""
@@ -100,7 +110,7 @@ class ScanPictures:
     def best(self, label: int | None) -> Slices:
         """Return the axial, coronal and sagittal slice in which an organ is largest.
 
-        Where the lesion is in the organ: in which the lesion is largest. Without the organ: the
+        Where most of the lesion is in the organ: in which the lesion is largest. Without the organ: the
         lesion's, and without a lesion the middle slices.
 
         Args:
@@ -112,7 +122,7 @@ class ScanPictures:
             assert self._labels is not None
             organ = MERGE[self._labels[box]] == label
         lesion, around = self._lesion, self._lesion_box
-        if lesion is not None and around and (organ is None or (organ & lesion[box]).any()):
+        if lesion is not None and around and (organ is None or label == self._lesion_organ):
             return _largest(lesion[around], around)
         if organ is not None and box is not None:
             return _largest(organ, box)
