@@ -110,8 +110,8 @@ class ScanPictures:
     def best(self, label: int | None) -> Slices:
         """Return the axial, coronal and sagittal slice in which an organ is largest.
 
-        Where most of the lesion is in the organ: in which the lesion is largest. Without the organ: the
-        lesion's, and without a lesion the middle slices.
+        For the organ with most of the lesion: in which the lesion is largest. Without an organ:
+        the lesion's, and without a lesion the middle slices.
 
         Args:
             label: merged label; None for no organ.
