@@ -131,11 +131,13 @@ def test_a_folder_of_scans_with_a_broken_one(
     captured = capsys.readouterr()
     good, other = json.loads(captured.out)
     assert (good["masks"]["kind"], other["masks"]["kind"]) == ("given", "predicted")
-    assert f"there is no mask of this scan in {masks}" in other["warnings"]
+    assert "there is no mask of this scan in masks" in other["warnings"]
     assert not any("no mask" in warning for warning in good["warnings"])
     assert "skipped" in captured.err
     assert "broken.nii.gz" in captured.err
-    assert sorted(path.name for path in out.iterdir()) == ["good", "other"]
+    files = ["answers.csv", "good", "index.html", "other"]
+    assert sorted(path.name for path in out.iterdir()) == files
+    (out / "index.html").unlink()
 
     (scans / "broken.nii.gz").unlink()
     stamp = (out / "good" / "report.json").stat().st_mtime_ns
@@ -144,6 +146,9 @@ def test_a_folder_of_scans_with_a_broken_one(
     assert "1 already done" in capsys.readouterr().out
     assert (out / "good" / "report.json").stat().st_mtime_ns == stamp
     assert (out / "other" / "report.html").is_file()
+    table = (out / "answers.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in table] == ["file", "good.nii.gz", "other.nii.gz"]
+    assert 'href="other/report.html"' in (out / "index.html").read_text()
 
 
 def test_html_in_the_question_stays_text(
@@ -153,7 +158,9 @@ def test_html_in_the_question_stays_text(
     words = ["-i", str(scan[0]), "-q", question, "-o", str(tmp_path / "out"), "--json", "--force"]
     assert main(["analyze", *words]) == 0
     assert json.loads(capsys.readouterr().out)["question"] == question
-    assert "<script>" not in (tmp_path / "out" / "report.html").read_text()
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "&lt;script&gt;" in html
+    assert html.count("<script>") == 1, "the viewer's own"
 
 
 def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:

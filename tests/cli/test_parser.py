@@ -132,11 +132,12 @@ def test_segment_writes_no_other_format(
 def test_demo_spares_a_folder_that_was_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "report.json").write_text("mine")
+    earlier = tmp_path / "out" / "ct"
+    earlier.mkdir(parents=True)
+    (earlier / "report.json").write_text("mine")
     line = refused(["demo", "-o", str(tmp_path / "out")], capsys)
     assert "expected a new one (or --overwrite)" in line
-    (tmp_path / "out" / "notes.txt").write_text("mine")
+    (earlier / "notes.txt").write_text("mine")
     line = refused(["demo", "-o", str(tmp_path / "out"), "--overwrite"], capsys)
     assert "found notes.txt, which is no part of a report" in line
-    assert (tmp_path / "out" / "report.json").read_text() == "mine"
+    assert (earlier / "report.json").read_text() == "mine"

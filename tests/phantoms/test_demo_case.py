@@ -48,8 +48,7 @@ def test_two_files_are_taken_by_hash(
         assert ct.read_bytes() == real[demo_case.CT]
         assert labels.read_bytes() == real[demo_case.LABELS]
     assert len(downloads) == 1
-    patient, why = demo_case.demo_patient(0)
-    assert why is None
+    patient = demo_case.ct_patient(0)
     assert patient.lesions
     assert demo_case.truth(patient).split(" (")[0] in ("liver", "pancreas", "stomach", "colon")
 
@@ -71,10 +70,10 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_network")
-def test_without_the_archive_a_phantom_stands_in() -> None:
-    patient, why = demo_case.demo_patient(0)
-    assert why is not None
-    assert "no network" in why
+def test_without_a_network_there_is_the_phantom_alone() -> None:
+    with pytest.raises(demo_case.NotAvailable, match="no network"):
+        demo_case.ct_patient(0)
+    patient = demo_case.phantom_patient(0)
     assert patient.lesions
     assert "digital patient" in patient.ct.source
 
@@ -83,7 +82,12 @@ def test_without_the_archive_a_phantom_stands_in() -> None:
 @pytest.mark.usefixtures("no_network")
 def test_demo_runs_from_the_scan_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "-o", str(tmp_path / "out"), "--json"]) == 0
-    record = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    (record,) = json.loads(printed.out)
+    assert "phantom: segmenting the organs: " in printed.err
+    html = (tmp_path / "out" / "phantom" / "report.html").read_text("utf-8")
+    assert ">true lesion</span>" in html
+    assert not (tmp_path / "out" / "ct").exists()
     assert record["masks"]["kind"] == "predicted"
     assert record["warnings"][0] == TOY
     assert "nano segmenter" in record["warnings"][1]

@@ -99,12 +99,12 @@ def test_everything_from_outside_is_escaped(make_report: MakeReport) -> None:
     assert not {"script", "a", "link", "iframe", "object", "form"} & {tag for tag, _ in page.tags}
     assert page.count("img") == 3
     assert all("onerror" not in attributes for _, attributes in page.tags)
-    assert html.count("&lt;script&gt;") >= 15
+    assert html.count("&lt;script&gt;") >= 14
 
 
 def test_page_needs_no_network(make_report: MakeReport) -> None:
     html = render(make_report())
-    assert not re.search(r"https?:|url\(|@import", html)
+    assert not re.search(r"https?:|url\((?!#)|@import", html)
     page = Page(html)
     for _, attributes in page.tags:
         assert not {"href", "srcset", "action"} & set(attributes)
@@ -254,7 +254,7 @@ def shown_run(report: Report) -> dict[str, str]:
 def test_what_ran_is_told_in_words(make_report: MakeReport) -> None:
     run = shown_run(make_report(source="scans/ct.nii.gz", model="a model"))
     assert run == {
-        "scan": "scans/ct.nii.gz",
+        "scan": "ct.nii.gz",
         "model": "a model",
         "weights (sha256)": "ab" * 32,
         "organ masks": "not known",

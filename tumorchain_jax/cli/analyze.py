@@ -41,7 +41,8 @@ def add_command(command: Command) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="new folder for the report; of several scans, for a folder each",
+        help="new folder for the report; of several scans, for a folder each, index.html and "
+        "answers.csv",
     )
     add(
         "-m",
@@ -92,6 +93,7 @@ def _analyze(options: argparse.Namespace) -> int:
     from tumorchain_jax.inference.verdict import check_scope
     from tumorchain_jax.reasoning.generate import Sampling
     from tumorchain_jax.report.folder import check_folder
+    from tumorchain_jax.report.index import write_index
 
     cases = list_cases(options.input, options.mask, options.output)
     if all(case.mask for case in cases):
@@ -135,6 +137,11 @@ def _analyze(options: argparse.Namespace) -> int:
         print_chain(report, say)
         print_conclusion(report, say)
         say(f"Report: {folder / 'report.html'}")
+    if any(case.output != options.output for case in cases):
+        reported = {case.name: case.output / "report.json" for case in cases}
+        overview = {name: json.loads(p.read_bytes()) for name, p in reported.items() if p.is_file()}
+        if overview:
+            say(f"\nOverview: {write_index(options.output, overview)}")
     if options.json:
         print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
     say(NOTICE)
@@ -160,7 +167,7 @@ def _analyze_one(
 ) -> "Report":
     case = analyzer.prepare(paths.ct, paths.mask, options.force)
     if options.mask and paths.mask is None:
-        lacking = f"there is no mask of this scan in {options.mask[0]}"
+        lacking = f"there is no mask of this scan in {options.mask[0].name}"
         case = replace(case, warnings=(lacking, *case.warnings))
     [answer] = analyzer.run([(case, question)], seed=options.seed)
     return analyzer.record(answer)

@@ -1,6 +1,9 @@
 """Printing at the terminal: plain lines, and a report's chain."""
 
-from collections.abc import Callable
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tumorchain_jax.core.text import printable
@@ -14,6 +17,21 @@ Say = Callable[[str], None]
 def printer(quiet: bool = False) -> Say:
     """Return a function that prints a line without control characters, or prints nothing."""
     return (lambda line: None) if quiet else (lambda line: print(printable(line)))
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Show on stderr what runs now and, once it is done, how long it took: in one line at a
+    terminal, in two elsewhere."""
+    terminal = sys.stderr.isatty()
+    print(f"{name} ...", end="" if terminal else "\n", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    ended = "stopped"
+    try:
+        yield
+        ended = f"{time.monotonic() - started:.1f} s"
+    finally:
+        print(f" {ended}" if terminal else f"{name}: {ended}", file=sys.stderr, flush=True)
 
 
 def print_chain(report: "Report", say: Say) -> None:

@@ -34,7 +34,8 @@ help texts, not this page.
   or with `--preempted-exit-code`.
 - Bad input is refused in one line on stderr: the file or flag, what was found, what was expected,
   and a hint. `-v` after the subcommand shows the traceback of a failure.
-- `--json` leaves nothing but JSON on stdout. Progress goes to stderr, at a terminal alone.
+- `--json` leaves nothing but JSON on stdout. Progress goes to stderr: bars at a
+  terminal alone, the phases of `demo` as lines elsewhere.
 - A flag has one meaning in all commands (`-i` input, `-o` output, `-c` checkpoint, `-m` masks, `-q`
   question, `-t` task of the question, `-s` statistics). `segment` takes TotalSegmentator's flags
   for what it does too (`-ta`, `-rs`, `--roi_subset`, `-ml`, `-s`, `-ro`, `-f`), with one exception:
@@ -46,8 +47,8 @@ help texts, not this page.
   folder `ct`) is one scan, named after the folder; its `labels.nii.gz` is its mask where `-m` names
   the same folder of folders. Hidden files are skipped.
 - An output must be new, and lie outside the folders that are read. `--overwrite` replaces an
-  earlier output once the new one is complete; a folder with any other file is refused. The one
-  exception is `demo`, which replaces the report in its own default folder unasked.
+  earlier output once the new one is complete; a folder with any other file is refused. `demo`
+  asks before it replaces an earlier one at a terminal, and refuses elsewhere.
 - Files and folders appear whole or not at all, also after a kill or on a full disk.
 """
 

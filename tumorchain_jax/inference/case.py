@@ -41,6 +41,8 @@ class PreparedCase:
         masks: the organ masks that `cells` were made from; None where only the cells are stored.
         crops: around organs in the masks; None for a model that reads none.
         forced: findings that would have refused the scan or its mask, one line each.
+        ct: the scan itself; None where only its model grid is stored.
+        labels: TotalSegmentator v2 ids on its voxels; None without masks.
     """
 
     source: str
@@ -51,6 +53,8 @@ class PreparedCase:
     masks: OrganMasks | None = None
     crops: ScanCrops | None = None
     forced: tuple[str, ...] = ()
+    ct: Volume | None = None
+    labels: Volume | None = None
 
 
 def prepare(
@@ -76,26 +80,26 @@ def prepare(
     warnings = ct.warnings + check_ct(ct)
     coarse = coarse_scan(ct)
     assessed = enforce(ct.source, check_scan(ct, coarse), force)
-    labels = None
+    given = None
     if mask is not None:
-        labels, about_mask = _read_mask(mask, ct)
+        given, about_mask = _read_mask(mask, ct)
         warnings += about_mask
-        assessed += enforce(labels.source, check_labels(labels, coarse), force)
+        assessed += enforce(given.source, check_labels(given, coarse), force)
     warnings += assessed.warnings
     read_done = time.monotonic()
     prepared = preprocess(ct, checkpoint.preprocess)
-    if labels is not None:
-        masks = given_masks(ct, labels, prepared.transform)
+    if given is not None:
+        masks = given_masks(ct, given, prepared.transform)
     else:
         assert segmenter is not None, "a scan without a mask needs a segmenter"
         masks = lazy_masks(ct, prepared.transform, segmenter)
-        labels = Volume(np.zeros(ct.shape, np.uint8), ct.affine)
+    labels = given or Volume(np.zeros(ct.shape, np.uint8), ct.affine)
     crops = _cut(ct, labels, masks, prepared, checkpoint)
     cells = _cells(masks, crops, checkpoint)
     seconds = {"read": read_done - started, "preprocess": time.monotonic() - read_done}
     warnings += prepared.warnings
     case = PreparedCase(
-        ct.source, prepared, cells, warnings, seconds, masks, crops, assessed.forced
+        ct.source, prepared, cells, warnings, seconds, masks, crops, assessed.forced, ct, given
     )
     return ensure_organs(case, DIGESTIVE, checkpoint)
 
@@ -118,8 +122,15 @@ def ensure_organs(
     assert case.masks.pending is not None
     assert masks.labels is not None, "masks that a segmenter has just made have their label map"
     crops = _cut(case.masks.pending.ct, masks.labels, masks, case.scan, checkpoint)
-    cells, masks = _cells(masks, crops, checkpoint), replace(masks, labels=None)
-    return replace(case, masks=masks, cells=cells, crops=crops, seconds=seconds)
+    cells = _cells(masks, crops, checkpoint)
+    return replace(
+        case,
+        masks=replace(masks, labels=None),
+        cells=cells,
+        crops=crops,
+        seconds=seconds,
+        labels=masks.labels,
+    )
 
 
 def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:

@@ -44,6 +44,8 @@ def build_report(answer: Answer, checkpoint: ModelFolder) -> Report:
         crops=_crops(answer, checkpoint),
         forced=case.forced,
         verdict=verdict(answer, checkpoint.measured),
+        ct=case.ct,
+        labels=case.labels,
     )
 
 

@@ -1,7 +1,7 @@
-"""The case of `tumorchain demo`: a real CT with a painted lesion, or a phantom.
+"""The cases of `tumorchain demo`: a phantom, and a real CT with a painted lesion.
 
 The CT is TotalSegmentator's example (Apache-2.0), downloaded once as part of its source archive
-through pip, and verified by its hash. Without a network a phantom takes its place. The label map of
+through pip, and verified by its hash. Without it there is the phantom alone. The label map of
 the example is only used to place the lesion: the organs that the chain looks at are segmented.
 """
 
@@ -44,19 +44,21 @@ def example_files() -> tuple[Path, Path]:
     return folder / CT, folder / LABELS
 
 
-def demo_patient(seed: int) -> tuple[Patient, str | None]:
-    """Make a CT with lesions of known truth.
+def phantom_patient(seed: int) -> Patient:
+    """Make the first digital patient with a lesion from this seed on."""
+    patients = (make_patient(number) for number in count(seed))
+    return next(patient for patient in patients if patient.lesions)
 
-    Returns:
-        The patient, and why it is not the real CT; None if it is.
+
+def ct_patient(seed: int) -> Patient:
+    """Paint a lesion into the example CT.
+
+    Raises:
+        NotAvailable: as `example_files`.
     """
-    try:
-        ct_path, labels_path = example_files()
-    except NotAvailable as error:
-        patients = (make_patient(number) for number in count(seed))
-        return next(patient for patient in patients if patient.lesions), str(error)
+    ct_path, labels_path = example_files()
     ct = read_ct(ct_path)
-    return paint_lesion(ct, read_labels(labels_path, ct), seed), None
+    return paint_lesion(ct, read_labels(labels_path, ct), seed)
 
 
 def truth(patient: Patient) -> str:

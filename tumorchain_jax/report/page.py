@@ -1,28 +1,33 @@
 """The report as one HTML page that needs nothing but itself.
 
-No script, no network. Everything that comes from a model, a user or a file is data and goes
-through `escape`; the page's policy forbids all else as a second line of defence.
+No network, and no script but the viewer's own. Everything that comes from a model, a user or a file
+is data and goes through `escape`; the page's policy, which allows that one script by its hash, is a
+second line of defence.
 """
 
-import json
+import base64
+import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
+import numpy as np
+
 from tumorchain_jax import NOTICE
-from tumorchain_jax.anatomy.organs import ORGANS, display_name
+from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report.cells import cell_mask
-from tumorchain_jax.report.pictures import Colour, Picture, organ_colour, planes
-from tumorchain_jax.report.record import NO_ANSWER, ReportRecord, View
+from tumorchain_jax.report.figures import figure
+from tumorchain_jax.report.pictures import Colour, organ_colour, planes
+from tumorchain_jax.report.record import NO_ANSWER, ReportRecord
+from tumorchain_jax.report.scan_pictures import LESION_COLOUR, Cells, Outlined, ScanPictures
+from tumorchain_jax.report.tables import details, organs_table
 from tumorchain_jax.report.verdict import Verdict
+from tumorchain_jax.report.viewer import script, viewer
+from tumorchain_jax.report.windows import window_filters
 from tumorchain_jax.scan.crops import spacing_of
-from tumorchain_jax.segmentation.masks import MaskOrigin
-from tumorchain_jax.segmentation.statistics import OrganStatistics
 
-# Limit on the height of a picture: that of a long scan would fill the screen and more.
-TALLEST_REM = 28
 LEGEND = (
     "Organs named in the text are marked. The outlines on the CT are the cells of the model's "
     "token grid that it read again for an organ, in the slices nearest to their centre. Axial and "
@@ -30,6 +35,16 @@ LEGEND = (
     "abnormal comes from the organ classifier, not from the part of the model that writes the "
     "answer: the two may disagree."
 )
+SCAN_LEGEND = (
+    "Organs named in the text are marked. Pictures show the scan itself, in the slices where the "
+    "organ is largest, or the true lesion if it is in that organ. Outlined is the organ's mask; "
+    "tinted are the cells of the model's token grid that it read again for the organ. Axial and "
+    "coronal pictures show the patient's right on the left. The probability that an organ is "
+    "abnormal comes from the organ classifier, not from the part of the model that writes the "
+    "answer: the two may disagree."
+)
+# Characters of a page, so that it stays below 3 MB.
+PAGE_LIMIT = 2_700_000
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 OUTCOMES: dict[Outcome, str] = {
     "looked_at": "looked at again",
@@ -44,6 +59,7 @@ STOP_REASONS: dict[StopReason, str] = {
     "max_rounds": "The chain ended at its limit of rounds.",
     "token_budget": "The chain ended because its token budget was spent.",
 }
+LESION_KEY = f'<span class="organ" style="--organ:rgba{(*LESION_COLOUR, 1)}">true lesion</span>'
 _THINKING_TAG = re.compile(r"&lt;/?(?:think|answer)&gt;", re.IGNORECASE)
 
 Colours = dict[int, Colour]
@@ -52,29 +68,43 @@ Colours = dict[int, Colour]
 def render(report: ReportRecord) -> str:
     """Render the whole page."""
     shown = report.name, report.question, report.conclusion, report.truth, report.verdict
+    pictures, colours = ScanPictures.of(report), _organ_colours(report)
+    chain = _chain(report, pictures, colours)
+    scan, code = "", ""
+    if pictures is not None:
+        scan = window_filters() + _viewer(report, pictures, colours, PAGE_LIMIT - len(chain))
+        code = script()
+    seen = {mention.organ for each in report.trace.rounds for mention in looked_at(each)}
     content = f"""{heading(*shown)}
 {_forced(report.forced)}
 {_warnings(report.warnings)}
+{scan}
 <h2>The chain of reasoning</h2>
-<p class="legend">{LEGEND}</p>
-{_chain(report)}
-{_organs(report)}
-{_details(report)}"""
-    return page(f"{report.name} · TumorChain report", content)
+<p class="legend">{LEGEND if pictures is None else SCAN_LEGEND}</p>
+{chain}
+{organs_table(report, seen)}
+{details(report)}"""
+    return page(f"{report.name} · TumorChain report", content, code)
 
 
-def page(title: str, content: str) -> str:
+def page(title: str, content: str, code: str = "") -> str:
     """Put content into a whole page, between two notices.
 
     Args:
         content: HTML.
+        code: the only script that the page may run.
     """
+    policy, element = POLICY, ""
+    if code:
+        sha256 = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        policy += f"; script-src 'sha256-{sha256}'"
+        element = f"<script>{code}</script>\n"
     style = files("tumorchain_jax.report").joinpath("page.css").read_text("utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>
@@ -86,7 +116,7 @@ def page(title: str, content: str) -> str:
 {content}
 <p class="notice">{escape(NOTICE)}</p>
 </main>
-</body>
+{element}</body>
 </html>
 """
 
@@ -144,12 +174,23 @@ def _forced(findings: Iterable[str]) -> str:
     return f'<section class="warnings"><h2>{title}</h2><ul>{items}</ul></section>' if items else ""
 
 
-def _chain(report: ReportRecord) -> str:
-    colours = _organ_colours(report)
+def _viewer(report: ReportRecord, pictures: ScanPictures, colours: Colours, budget: int) -> str:
+    """The viewer, opened where the lesion, or the organ that was looked at last, is largest."""
+    seen = {m.label: m for each in report.trace.rounds for m in looked_at(each)}
+    outlined = [Outlined(label, colours[label]) for label in seen]
+    last = None if pictures.has_lesion or not seen else [*seen][-1]
+    names = [_name(mention, colours) for mention in seen.values()]
+    if pictures.has_lesion:
+        names.append(LESION_KEY)
+    key = f"Outlined: {', '.join(names)}." if names else "No organ was looked at."
+    return viewer(pictures, outlined, pictures.best(last)[0], key, budget)
+
+
+def _chain(report: ReportRecord, pictures: ScanPictures | None, colours: Colours) -> str:
     rounds = report.trace.rounds
     cards = []
     for number, each in enumerate(rounds, start=1):
-        cards.append(_round(report, number, each, colours))
+        cards.append(_round(report, number, each, pictures, colours))
         if number < len(rounds):
             names = ", ".join(_name(mention, colours) for mention in looked_at(each))
             cards.append(f'<li class="link">looked again at: {names}</li>')
@@ -163,17 +204,22 @@ def _organ_colours(report: ReportRecord) -> Colours:
     return {label: organ_colour(rank) for rank, label in enumerate(labels)}
 
 
-def _round(report: ReportRecord, number: int, each: Round, colours: Colours) -> str:
+def _round(
+    report: ReportRecord,
+    number: int,
+    each: Round,
+    pictures: ScanPictures | None,
+    colours: Colours,
+) -> str:
     cut = "" if each.complete else '<p class="cut">This round was cut at its token limit.</p>'
-    pictures = [_organ_pictures(report, mention, colours) for mention in looked_at(each)]
-    if number == 1 and not pictures:
-        scan, caption = report.scan, "<strong>Whole scan</strong>: middle slices."
-        pictures = [_figure(scan, report.cells, (), (0, 0, 0), caption)]
+    figures = [_organ_figure(report, mention, pictures, colours) for mention in looked_at(each)]
+    if number == 1 and not figures:
+        figures = [_whole_scan(report, pictures)]
     return f"""<li class="round"><article>
 <h3>Round {number}</h3>
 <p class="free-text">{_marked(report, each, colours)}</p>
 {cut}{_other_organs(report, each, colours)}
-{"".join(pictures)}
+<div class="figures">{"".join(figures)}</div>
 </article></li>
 """
 
@@ -236,7 +282,20 @@ def _other_organs(report: ReportRecord, each: Round, colours: Colours) -> str:
     return f'<p class="others">Also named: {", ".join(reasons)}.</p>' if reasons else ""
 
 
-def _organ_pictures(report: ReportRecord, mention: OrganMention, colours: Colours) -> str:
+def _whole_scan(report: ReportRecord, pictures: ScanPictures | None) -> str:
+    caption = "<strong>Whole scan</strong>: middle slices."
+    if pictures is None:
+        empty = np.zeros(report.transform.grid, bool)
+        shown = planes(report.image, report.transform.to_world, empty, (0, 0, 0))
+        return figure(shown, caption)
+    if pictures.has_lesion:
+        caption = f"<strong>Whole scan</strong>, where this is largest: {LESION_KEY}."
+    return figure(pictures.planes(pictures.best(None), ()), caption)
+
+
+def _organ_figure(
+    report: ReportRecord, mention: OrganMention, pictures: ScanPictures | None, colours: Colours
+) -> str:
     caption = f"<strong>{_name(mention, colours)}</strong>"
     box = report.box_mm(mention)
     if box is not None:
@@ -253,47 +312,13 @@ def _organ_pictures(report: ReportRecord, mention: OrganMention, colours: Colour
             f" Abnormal: {mention.abnormal_probability:.0%}, the organ classifier's probability, "
             "not a diagnosis."
         )
-    return _figure(view, report.cells, mention.cells, colours[mention.label], caption)
-
-
-def _figure(
-    view: View, grid: tuple[int, int, int], cells: tuple[int, ...], colour: Colour, caption: str
-) -> str:
-    mask = cell_mask(cells, grid, view.transform.grid)
-    return figure(planes(view.image, view.transform.to_world, mask, colour), caption)
-
-
-def figure(pictures: Sequence[Picture], caption: str) -> str:
-    """Show pictures of one scale side by side.
-
-    Args:
-        caption: HTML.
-    """
-    shown = "\n".join(_picture(picture) for picture in pictures)
-    widths = sum(picture.width for picture in pictures)
-    limit = TALLEST_REM * widths / max(picture.height for picture in pictures)
-    return f"""<figure>
-<div class="planes" style="max-width:{limit:.0f}rem">
-{shown}
-</div>
-<figcaption>{caption}</figcaption>
-</figure>
-"""
-
-
-def _picture(picture: Picture) -> str:
-    places = ("left", "right", "top", "bottom")
-    sides = "".join(
-        f'<span class="side {place}">{side}</span>'
-        for place, side in zip(places, picture.sides, strict=True)
-    )
-    # Equal mm per pixel in all three: their widths share the row by their pixels.
-    return (
-        f'<div class="plane" style="flex-grow:{picture.width}">'
-        f'<div class="slice"><img src="{picture.uri}" alt="{picture.plane} slice" '
-        f'width="{picture.width}" height="{picture.height}">{sides}</div>'
-        f"<span>{picture.plane}</span></div>"
-    )
+    colour = colours[mention.label]
+    if pictures is None:
+        mask = cell_mask(mention.cells, report.cells, view.transform.grid)
+        return figure(planes(view.image, view.transform.to_world, mask, colour), caption)
+    looked = Cells(view, cell_mask(mention.cells, report.cells, report.cells))
+    at = pictures.best(mention.label)
+    return figure(pictures.planes(at, [Outlined(mention.label, colour)], looked), caption)
 
 
 def _name(mention: OrganMention, colours: Colours) -> str:
@@ -304,89 +329,3 @@ def _name(mention: OrganMention, colours: Colours) -> str:
 def _rgb(colour: Colour, alpha: float = 1.0) -> str:
     red, green, blue = colour
     return f"rgba({red}, {green}, {blue}, {alpha:g})"
-
-
-def _organs(report: ReportRecord) -> str:
-    """Show measurements of the organs that were looked at; the others are folded away."""
-    if not report.organs:
-        return ""
-    seen = {mention.organ for each in report.trace.rounds for mention in looked_at(each)}
-    looked = {name: organ for name, organ in report.organs.items() if name in seen}
-    rest = {name: organ for name, organ in report.organs.items() if name not in seen}
-    shown = _measurements(looked) if looked else ""
-    folded = f"<details><summary>{len(rest)} other organs</summary>{_measurements(rest)}</details>"
-    return f"""<section class="organs">
-<h2>Organ measurements</h2>
-<p class="legend">{escape(_mask_source(report.masks))} "At the edge": the organ
-reaches the edge of the scan, and part of it may lie outside.</p>
-{shown}{folded if rest else ""}
-</section>"""
-
-
-def _mask_source(masks: MaskOrigin | None) -> str:
-    if masks is None:
-        return ""
-    if masks.kind == "none":
-        return "There are no masks."
-    if masks.kind == "given":
-        return f"The masks come from the label map {masks.source}."
-    return f"The masks were segmented automatically and nobody has reviewed them: {masks.source}."
-
-
-def _mask_identities(masks: MaskOrigin | None) -> dict[str, str]:
-    """The source of the masks, and each model's SHA-256 or another program's version."""
-    if masks is None:
-        return {"organ masks": "not known"}
-    parts = {f"masks by {part}": identity for part, identity in masks.weights.items()}
-    return {"organ masks": _mask_source(masks)} | parts
-
-
-def _measurements(organs: Mapping[str, OrganStatistics]) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(display_name(ORGANS.index(name)))}</th>'
-        f"<td>{organ.volume_ml:,.1f}</td>"
-        f"<td>{'' if organ.mean_hu is None else f'{organ.mean_hu:.1f}'}</td>"
-        f"<td>{'at the edge' if organ.cut else ''}</td></tr>"
-        for name, organ in organs.items()
-    )
-    heads = "".join(
-        f'<th scope="col">{head}</th>' for head in ("Organ", "Volume, ml", "Mean density, HU", "")
-    )
-    return f'<table class="numbers"><tr>{heads}</tr>{rows}</table>'
-
-
-def _details(report: ReportRecord) -> str:
-    run = {
-        "scan": report.source,
-        "model": report.model,
-        "weights (sha256)": report.weights_sha256,
-        **_mask_identities(report.masks),
-        "device": report.device,
-        "seed": report.seed,
-    }
-    tokens = {
-        f"round {number}": f"{each.tokens_in} read, {each.tokens_out} written, "
-        f"mean log-probability {each.mean_log_probability:.2f}"
-        for number, each in enumerate(report.trace.rounds, start=1)
-    }
-    seconds = {stage: f"{value:.2f} s" for stage, value in report.seconds.items()}
-    return f"""<details>
-<summary>Details: model, time, tokens, preprocessing, versions</summary>
-{_table("Run", run)}
-{_table("Time", seconds)}
-{_table("Tokens", tokens)}
-{_table("Preprocessing", report.to_dict()["preprocessing"])}
-{_table("Versions", report.versions)}
-</details>"""
-
-
-def _table(title: str, values: dict) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{escape(str(key))}</th><td>{escape(_cell(value))}</td></tr>'
-        for key, value in values.items()
-    )
-    return f"<table><caption>{title}</caption>{rows}</table>"
-
-
-def _cell(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Draw CT slices with ROI cells on them, as PNG data URIs."""
+"""Draw slices of the model grid with ROI cells on them, as PNG data URIs."""
 
 import base64
 import colorsys
@@ -32,7 +32,10 @@ class Picture:
         sides: letters of the patient's sides at the picture's left, right, top and bottom.
         width: pixels; a pixel is as many mm wide as it is high.
         height: pixels.
-        uri: the PNG as a `data:` URI.
+        uri: the picture as a `data:` URI.
+        overlay: outlines over it, likewise; "" for none.
+        width_mm: its width in the patient; 0 if a ruler is not to be drawn.
+        hu: whether it has levels of HU (see `windows.py`) rather than greys.
     """
 
     plane: str
@@ -40,6 +43,9 @@ class Picture:
     width: int
     height: int
     uri: str
+    overlay: str = ""
+    width_mm: float = 0.0
+    hu: bool = False
 
 
 def organ_colour(rank: int) -> Colour:

@@ -14,6 +14,7 @@ from tumorchain_jax.report.cells import cell_box
 from tumorchain_jax.report.verdict import Verdict
 from tumorchain_jax.scan.crops import spacing_of
 from tumorchain_jax.scan.preprocess import Box, GridTransform
+from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics
 
@@ -63,6 +64,9 @@ class ReportRecord:
         crops: that the model read by their number, those that are there; no crops, none.
         forced: findings for which the scan or its mask would have been refused without --force.
         verdict: how far the conclusion can be relied on; None if that was not judged.
+        ct: the scan itself, HU; None where only the model grid is at hand.
+        labels: its organs, TotalSegmentator v2 ids; None without masks.
+        lesion: nonzero in the lesions of a known truth; None for a real scan.
     """
 
     question: str
@@ -87,6 +91,9 @@ class ReportRecord:
     crops: Mapping[int, View] = field(default_factory=dict)
     forced: tuple[str, ...] = ()
     verdict: Verdict | None = None
+    ct: Volume | None = None
+    labels: Volume | None = None
+    lesion: Volume | None = None
 
     def __repr__(self) -> str:
         """Summarise the report in one line."""
