@@ -11,7 +11,8 @@ Shape letters: D H W voxels along the network's own axes, p q r of a patch, B pa
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,14 @@ from tumorchain_jax.phantoms.patient import Patient, make_patient
 from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
 from tumorchain_jax.segmentation.plans import Intensity, Plan, Spline
 from tumorchain_jax.segmentation.preprocess import find_grids, preprocess
-from tumorchain_jax.segmentation.resample import Resize, plan_resize
-from tumorchain_jax.segmentation.resample import resample_to_labels as likeliest
+from tumorchain_jax.segmentation.resample import Resize, Weights, plan_resize
 
 MANIFEST = "phantoms.json"
 SCANS_PER_SHARD = 50
 LINEAR = Spline(order=1, order_z=0, separate_z=None, threshold=3.0)
 """How nnU-Net resamples labels."""
-SLAB = 16
-"""Planes of a label map whose masks are made together."""
+TIE = 1e-6
+"""Weights of labels that differ by less are equal."""
 PLACED = 1 / 3
 """Share of the patches around a voxel of a label drawn among the scan's, as in nnU-Net."""
 INTENSITY_SCANS, INTENSITY_VOXELS = 40, 10_000
@@ -104,10 +104,36 @@ def labelled_scan(patient: Patient, plan: Plan) -> LabelledScan:
 
 
 def resample_labels(labels: np.ndarray, resize: Resize) -> np.ndarray:
-    """The largest label at each new voxel, by linear interpolation of each label's mask."""
-    values = np.arange(labels.max() + 1, dtype=labels.dtype)[:, None, None, None]
-    slabs = (labels[start : start + SLAB] for start in range(0, len(labels), SLAB))
-    return likeliest(((slab == values).astype(np.float32) for slab in slabs), resize)
+    """The largest label at each new voxel, by linear interpolation of each label's mask.
+
+    A new voxel lies between eight old ones: only their labels can be the largest. Of labels that
+    are equally large the first is taken.
+    """
+    pairs = [_neighbours(*axis) for axis in zip(resize.weights, labels.shape, strict=True)]
+    corners = list(product((0, 1), repeat=3))
+    found = np.stack([labels[np.ix_(*_side(corner, pairs, 0))] for corner in corners])
+    shares = np.stack([reduce(np.multiply, np.ix_(*_side(corner, pairs, 1))) for corner in corners])
+    totals = [((found == own) * shares).sum(axis=0) for own in found]
+    best = np.max(totals, axis=0) - TIE
+    rivals = np.where(totals >= best, found, np.iinfo(labels.dtype).max)
+    return rivals.min(axis=0)
+
+
+def _neighbours(weights: Weights, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two old voxels beside each new one along an axis, and their weights: both `[2, out]`."""
+    if weights is None:
+        weights = np.eye(size, dtype=np.float32)
+    first = (weights != 0).argmax(axis=1)
+    both = np.stack([first, np.minimum(first + 1, size - 1)])
+    of_first = np.take_along_axis(weights, first[:, None], axis=1)[:, 0]
+    return both, np.stack([of_first, 1 - of_first])
+
+
+def _side(
+    corner: tuple[int, ...], pairs: Sequence[tuple[np.ndarray, np.ndarray]], which: int
+) -> list[np.ndarray]:
+    """Indices (0) or weights (1) of one corner along each axis."""
+    return [pair[which][side] for side, pair in zip(corner, pairs, strict=True)]
 
 
 def write_labelled_phantoms(
