@@ -14,7 +14,7 @@ from tumorchain_jax.phantoms import patient as patient_module
 from tumorchain_jax.phantoms import sources
 from tumorchain_jax.phantoms.anatomy import Anatomy, Tissue
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE, WHOLE_SHARE, Finding
-from tumorchain_jax.phantoms.lesions import CALCIFICATION, ENHANCEMENT, THICKENING
+from tumorchain_jax.phantoms.lesions import CALCIFICATION, ENHANCEMENT, SIMPLE_STYLE, THICKENING
 from tumorchain_jax.phantoms.patient import Patient, make_patient, truth
 from tumorchain_jax.phantoms.realistic_findings import ENLARGED_FROM_MM, LOBES, NORMAL_NODE
 from tumorchain_jax.phantoms.realistic_lesions import draw_realistic_plan
@@ -260,7 +260,7 @@ def test_hypodense_tumours_are_no_cysts() -> None:
 
 def test_settings_that_cannot_be_are_refused(tmp_path) -> None:
     for kind, folder, expected in (
-        ("real", "", "simple or realistic"),
+        ("real", "", "simple or realistic or conspicuous or mixed"),
         ("simple", str(tmp_path), "expected none"),
         ("realistic", str(tmp_path / "nowhere"), "a folder"),
     ):
@@ -271,3 +271,25 @@ def test_settings_that_cannot_be_are_refused(tmp_path) -> None:
         PatientSettings("realistic", str(tmp_path)).facts()
     assert PatientSettings().facts() == {}
     assert REALISTIC.facts() == {"kind": "realistic", "anatomies": "none"}
+
+
+def test_mixed_patients_are_one_of_three_kinds_by_seed() -> None:
+    mixed = PatientSettings("mixed")
+    assert [mixed.kind_of(seed) for seed in range(4)] == [
+        "simple", "realistic", "conspicuous", "simple",
+    ]  # fmt: skip
+    for seed, kind in ((3, "simple"), (8, "conspicuous")):
+        one, other = make_patient(seed, mixed), make_patient(seed, PatientSettings(kind))
+        np.testing.assert_array_equal(one.ct.voxels, other.ct.voxels)
+        assert one.lesions == other.lesions
+
+
+def test_conspicuous_tumours_are_of_the_simple_kind_in_realistic_anatomy() -> None:
+    settings = PatientSettings("conspicuous")
+    patients = [make_patient(seed, settings) for seed in range(20, 26)]
+    lesions = [lesion for patient in patients for lesion in patient.lesions]
+    assert lesions
+    assert all(patient.anatomy for patient in patients)
+    for lesion in lesions:
+        assert lesion.size_limits_mm == SIMPLE_STYLE.size_limits_mm
+        assert abs(lesion.contrast_hu) > 50
