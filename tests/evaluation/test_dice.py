@@ -1,8 +1,9 @@
+import nibabel as nib
 import numpy as np
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.evaluation.dice import organ_dice, phantom_dice, summarise
+from tumorchain_jax.evaluation.dice import organ_dice, phantom_dice, scan_dice, summarise
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.volume import Volume
 
@@ -30,6 +31,29 @@ def test_each_organ_s_mean_is_over_those_who_have_it() -> None:
     assert 0.8 < high <= 0.9
     assert (summary["spleen"].n, summary["spleen"].ci95) == (1, (1.0, 1.0))
     assert summarise(patients) == summary
+    assert list(summarise(patients, {"liver", "colon"})) == ["liver"]
+
+
+@pytest.mark.parametrize("relabel", [None, {1: 5, 2: 5}])
+def test_real_scans_are_held_against_their_label_maps(tmp_path, relabel) -> None:
+    affine = np.diag([3.0, 3.0, 3.0, 1.0])
+    ct = np.random.default_rng(0).normal(50, 200, (24, 24, 24)).astype(np.int16)
+    truth = np.zeros(ct.shape, np.uint8)
+    truth[4:12], truth[12:16], truth[16:18] = (5, 1, 3) if relabel is None else (1, 2, 3)
+    for name, voxels in (("ct", ct), ("labels", truth)):
+        nib.save(nib.Nifti1Image(voxels, affine), tmp_path / f"{name}.nii.gz")
+    files = tmp_path / "ct.nii.gz", tmp_path / "labels.nii.gz"
+
+    def liver_alone(ct: Volume) -> Volume:
+        found = np.zeros(ct.shape, np.uint8)
+        found[4:16] = 5
+        return Volume(found, ct.affine)
+
+    (row,) = scan_dice(liver_alone, [files], relabel)
+    if relabel is None:
+        assert row == {"liver": pytest.approx(0.8), "spleen": 0, "kidney_left": 0}
+    else:
+        assert row == {"liver": 1}
 
 
 def test_digital_patients_are_held_against_their_own_truth() -> None:

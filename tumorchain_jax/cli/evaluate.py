@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
+from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.cli.options import (
     SEEDS,
     Command,
@@ -44,7 +45,8 @@ def add_command(command: Command) -> None:
         nargs=2,
         action="append",
         metavar=("CT", "LABELMAP"),
-        help="real CT to paint tumours into, and its label map; may be repeated",
+        help="real CT to paint tumours into, and its label map; may be repeated. With --dice: to "
+        "segment, and a label map of its organs",
     )
     source.add_argument(
         "--rescore",
@@ -88,7 +90,14 @@ def add_command(command: Command) -> None:
     output.add_argument(
         "--dice",
         action="store_true",
-        help="with --phantoms: measure the Dice of the segmenter's organ masks",
+        help="with --phantoms or --real: measure the Dice of the segmenter's organ masks",
+    )
+    add(
+        "--relabel",
+        type=_relabel,
+        metavar="N=ID,...",
+        help="with --dice --real: what each label of LABELMAP means (TotalSegmentator v2 id); "
+        "other labels are left out; default: labels are ids",
     )
     add("--json", action="store_true", help="print the score as JSON")
 
@@ -98,6 +107,9 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     if options.checkpoint:
         options.checkpoint = local_copy(options.checkpoint)
+    if options.relabel and not (options.dice and options.real):
+        hint = "add --dice and --real, or leave it out"
+        raise InputError("command line", "--relabel", "no label map", "one of --real", hint)
     if options.probe:
         return _probe(options)
     if options.dice:
@@ -140,19 +152,37 @@ def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
     return make_segmenter(weights=None if options.segment is True else options.segment)
 
 
+def _relabel(text: str) -> dict[int, int]:
+    """Parse `1=5,2=5`: label of a map -> id."""
+    try:
+        pairs = [pair.split("=") for pair in text.split(",")]
+        found = {int(label): int(id_) for label, id_ in pairs}
+    except ValueError:
+        found = {0: 0}
+    largest = len(TOTALSEGMENTATOR) - 1
+    if not all(0 < number <= largest for pair in found.items() for number in pair):
+        expected = f"pairs N=ID of 1 to {largest}, as 1=5,2=5"
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
+    return found
+
+
 def _dice(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, summarise
+    from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, scan_dice, summarise
     from tumorchain_jax.segmentation.factory import make_segmenter
 
-    if options.data or options.items or options.real:
-        hint = "leave out --data, --rescore and --real"
-        raise InputError("command line", "--dice", "another source", "digital patients", hint)
+    if options.data or options.items:
+        expected, hint = "digital patients or real CTs", "leave out --data and --rescore"
+        raise InputError("command line", "--dice", "another source", expected, hint)
     check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
-    settings = patient_settings(options)
+    settings = _settings(options)
     use_compilation_cache()
     segmenter = make_segmenter(weights=None if options.segment is True else options.segment)
-    seeds = range(options.seed, options.seed + options.phantoms)
-    organs = summarise(phantom_dice(segmenter, seeds, settings))
+    if options.real:
+        rows = scan_dice(segmenter, options.real, options.relabel)
+    else:
+        seeds = range(options.seed, options.seed + options.phantoms)
+        rows = phantom_dice(segmenter, seeds, settings)
+    organs = summarise(rows, segmenter.organs)
     values = {name: asdict(dice) for name, dice in organs.items()}
     print(json.dumps(values) if options.json else f"{dice_text(organs)}\n{NOTICE}")
     return 0

@@ -1,7 +1,8 @@
-"""Dice of a segmenter's organ masks on digital patients (Dice, Ecology 1945)."""
+"""Dice of a segmenter's organ masks on digital patients and real CTs (Dice, Ecology 1945)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -12,6 +13,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.bootstrap import RESAMPLES, SEED
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.settings import SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.scan.volume import Volume
 
 
@@ -65,14 +67,52 @@ def phantom_dice(
     rows = []
     for seed in tqdm(seeds, "patients", disable=None):
         patient = make_patient(seed, settings)
-        dice = organ_dice(segment(patient.ct).voxels, patient.labels.voxels)
-        rows.append({TOTALSEGMENTATOR[id_]: value for id_, value in dice.items()})
+        rows.append(_by_name(organ_dice(segment(patient.ct).voxels, patient.labels.voxels)))
     return rows
 
 
-def summarise(patients: Sequence[Mapping[str, float]]) -> dict[str, OrganDice]:
-    """Average each organ's Dice over the patients who have it."""
-    names = sorted({name for patient in patients for name in patient}, key=TOTALSEGMENTATOR.index)
+def scan_dice(
+    segment: Callable[[Volume], Volume],
+    scans: Iterable[tuple[Path, Path]],
+    relabel: Mapping[int, int] | None = None,
+) -> list[dict[str, float]]:
+    """Compute the Dice of each organ of real CTs, by TotalSegmentator's names.
+
+    Args:
+        segment: a CT -> TotalSegmentator v2 `total` ids on its grid.
+        scans: each a CT and a label map of its organs.
+        relabel: label of the map -> the id that it means, the others are left out; None: the labels
+            are ids.
+
+    Raises:
+        InputError: a file cannot be read, or the map is not on the CT's grid.
+    """
+    rows = []
+    for ct_path, labels_path in scans:
+        ct = read_ct(ct_path)
+        truth = read_labels(labels_path, ct).voxels
+        if relabel is not None:
+            table = np.zeros(len(TOTALSEGMENTATOR), np.uint8)
+            table[list(relabel)] = list(relabel.values())
+            truth = table[truth]
+        rows.append(_by_name(organ_dice(segment(ct).voxels, truth)))
+    return rows
+
+
+def _by_name(dice: Mapping[int, float]) -> dict[str, float]:
+    return {TOTALSEGMENTATOR[id_]: value for id_, value in dice.items()}
+
+
+def summarise(
+    patients: Sequence[Mapping[str, float]], organs: Collection[str] | None = None
+) -> dict[str, OrganDice]:
+    """Average each organ's Dice over the patients who have it.
+
+    Args:
+        organs: those that the segmenter knows, others are left out; None: all.
+    """
+    found = {name for patient in patients for name in patient}
+    names = sorted(found.intersection(organs or found), key=TOTALSEGMENTATOR.index)
     return {
         name: _summarise(np.array([patient[name] for patient in patients if name in patient]))
         for name in names
