@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,15 +87,21 @@ def test_dice_of_a_segmenter_on_phantoms(
 ) -> None:
     asked: list[object] = []
 
-    def perfect(weights: object) -> Callable[[Volume], Volume]:
-        asked.append(weights)
-        return lambda ct: make_patient(int(ct.source.split()[-1])).labels
+    class Perfect:
+        organs = frozenset({"liver", "colon"})
 
-    monkeypatch.setattr("tumorchain_jax.segmentation.factory.make_segmenter", perfect)
+        def __init__(self, weights: object):
+            asked.append(weights)
+
+        def __call__(self, ct: Volume) -> Volume:
+            return make_patient(int(ct.source.split()[-1])).labels
+
+    monkeypatch.setattr("tumorchain_jax.segmentation.factory.make_segmenter", Perfect)
     words = ["evaluate", "--dice", "--phantoms", "2", "--seed", "7"]
     assert main([*words, "--json"]) == 0
     dice = json.loads(capsys.readouterr().out)
     assert dice["liver"] == {"n": 2, "mean": 1.0, "ci95": [1.0, 1.0]}
+    assert set(dice) == {"liver", "colon"}  # what the segmenter knows
     assert main([*words, "--segment", "weights"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["organ", "Dice", "95", "%", "from", "to", "n"]
