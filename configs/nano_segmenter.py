@@ -14,11 +14,11 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
 from tumorchain_jax.training.config import loop_config
 
-# All that the parametric trunk has: organs, sacrum, vertebrae L5 to T5, heart, great vessels, hips,
-# muscles and ribs.
+# What realistic patients have and voxels of 7 mm can show: organs, lungs, sacrum, vertebrae L5 to T5,
+# heart, great and iliac vessels, femurs, hips, spinal cord, muscles, ribs and sternum.
 IDS = (
-    *(*range(1, 8), 11, 14, 15, *range(18, 22), 25, *range(27, 40), 51, 52, 63, 77, 78),
-    *(*range(86, 90), *range(92, 116)),
+    *(*range(1, 8), *range(10, 16), *range(18, 22), 25, *range(27, 40), 51, 52, *range(63, 69)),
+    *(*range(75, 84), *range(86, 90), *range(92, 117)),
 )
 
 
@@ -45,14 +45,14 @@ def get_config() -> ConfigDict:
     )
     config.seed = 0
 
-    config.data = ConfigDict({"folder": "", "phantoms": 400, "first_seed": 1_000_000})
+    config.data = ConfigDict({"folder": "", "phantoms": 1200, "first_seed": 1_000_000})
     config.data.phantom_kind = "realistic"
     config.data.anatomies = ""
     config.augmentation = ConfigDict(
         {"turn": 0.1, "stretch": 0.1, "gain": 0.1, "offset": 0.1, "gamma": 0.1, "noise": 0.1}
     )
 
-    config.steps = 900
+    config.steps = 2000
     config.batch_size = 1
     config.optimizer = "muon"
     config.learning_rate = 2e-2
