@@ -14,8 +14,8 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.models.unet3d.model import UNet3DConfig
 from tumorchain_jax.training.config import loop_config
 
-# What realistic patients have and voxels of 7 mm can show: organs, lungs, sacrum, vertebrae L5 to T5,
-# heart, great and iliac vessels, femurs, hips, spinal cord, muscles, ribs and sternum.
+# What realistic patients have and voxels of 7 mm can show: organs, lungs, sacrum, vertebrae L5 to
+# T5, heart, great and iliac vessels, femurs, hips, spinal cord, muscles, ribs and sternum.
 IDS = (
     *(*range(1, 8), *range(10, 16), *range(18, 22), 25, *range(27, 40), 51, 52, *range(63, 69)),
     *(*range(75, 84), *range(86, 90), *range(92, 117)),
