@@ -30,14 +30,17 @@ run_tests() {
   check pytest --numprocesses 2 --dist loadfile "$@"
 }
 
-# Most of the time goes into compiling, so small programs are compiled without costly optimisations.
-JAX_DISABLE_MOST_OPTIMIZATIONS=1 run_tests -m "not system" "$@" || status=$?
-none=5 # pytest's exit code where no test is selected
-if [[ -n $all && ${status:-0} =~ ^(0|$none)$ ]]; then
-  first=${status:-0} status=0
-  run_tests -m system "$@" || status=$?
-  if ((first == 0 && status == none)); then
-    status=0
-  fi
+# Most of the time goes into compiling, so small programs are compiled without costly optimisations;
+# those of system tests run for long, so they are compiled in full.
+run_quick_tests() {
+  JAX_DISABLE_MOST_OPTIMIZATIONS=1 run_tests -m "not system" "$@"
+}
+
+if [[ -z $all ]]; then
+  run_quick_tests "$@"
+elif (($#)); then
+  run_tests "$@"
+else
+  run_quick_tests
+  run_tests -m system
 fi
-exit "${status:-0}"

@@ -8,6 +8,7 @@ import pytest
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.cli.parser import GROUPS, build_parser
 from tumorchain_jax.cli.reference import README, reference
+from tumorchain_jax.phantoms.settings import KINDS
 
 WRITE_IT = "run python -m tumorchain_jax.cli.reference"
 
@@ -68,12 +69,28 @@ def test_short_flags_mean_the_same_everywhere() -> None:
         (["\x1b[31mred"], r"invalid choice: '\x1b[31mred'"),
         (["info", "extra\x1b[2J"], "unexpected arguments: extra [2J"),
         (["chat", "--tokens", "many\nlines"], "invalid int value: 'many"),
+        (["evaluate", "--relabel", "1=5"], "--relabel: found no label map, expected one of --real"),
+        (["evaluate", "--relabel", "1=5,1=6"], "found '1=5,1=6', expected pairs N=ID of 1 to 117"),
+        (["evaluate", "--relabel", "1=118"], "expected pairs N=ID of 1 to 117, each label once"),
+        (["evaluate", "--relabel", "1"], "expected pairs N=ID of 1 to 117, each label once"),
     ],
 )
 def test_flags_that_are_no_flags(
     words: list[str], found: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert found in refused(words, capsys)
+
+
+def test_every_kind_of_digital_patients_can_be_asked_for() -> None:
+    _, commands = build_parser()
+    offered = {
+        tuple(action.choices)
+        for group in commands.values()
+        for command in group
+        for action in command._actions
+        if action.dest == "kind" and action.choices
+    }
+    assert offered == {KINDS}
 
 
 def test_roi_subset_in_both_spellings() -> None:

@@ -32,6 +32,10 @@ def test_each_organ_s_mean_is_over_those_who_have_it() -> None:
     assert (summary["spleen"].n, summary["spleen"].ci95) == (1, (1.0, 1.0))
     assert summarise(patients) == summary
     assert list(summarise(patients, {"liver", "colon"})) == ["liver"]
+    with pytest.raises(InputError, match=r"label maps: organs: found spleen, liver, expected an"):
+        summarise(patients, {"colon"})
+    with pytest.raises(InputError, match="organs: found none"):
+        summarise([{}])
 
 
 @pytest.mark.parametrize("relabel", [None, {1: 5, 2: 5}])

@@ -156,12 +156,14 @@ def _relabel(text: str) -> dict[int, int]:
     """Parse `1=5,2=5`: label of a map -> id."""
     try:
         pairs = [pair.split("=") for pair in text.split(",")]
-        found = {int(label): int(id_) for label, id_ in pairs}
+        numbers = [(int(label), int(id_)) for label, id_ in pairs]
     except ValueError:
-        found = {0: 0}
+        numbers = []
     largest = len(TOTALSEGMENTATOR) - 1
-    if not all(0 < number <= largest for pair in found.items() for number in pair):
-        expected = f"pairs N=ID of 1 to {largest}, as 1=5,2=5"
+    sound = all(0 < number <= largest for pair in numbers for number in pair)
+    found = dict(numbers)
+    if not found or not sound or len(found) < len(numbers):
+        expected = f"pairs N=ID of 1 to {largest}, each label once, as 1=5,2=5"
         raise argparse.ArgumentTypeError(f"found {text!r}, expected {expected}")
     return found
 
@@ -176,7 +178,7 @@ def _dice(options: argparse.Namespace) -> int:
     check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
     settings = _settings(options)
     use_compilation_cache()
-    segmenter = make_segmenter(weights=None if options.segment is True else options.segment)
+    segmenter = _segmenter(options) or make_segmenter()
     if options.real:
         rows = scan_dice(segmenter, options.real, options.relabel)
     else:

@@ -110,9 +110,17 @@ def summarise(
 
     Args:
         organs: those that the segmenter knows, others are left out; None: all.
+
+    Raises:
+        InputError: no patient has any of them.
     """
     found = {name for patient in patients for name in patient}
-    names = sorted(found.intersection(organs or found), key=TOTALSEGMENTATOR.index)
+    names = _in_order(found if organs is None else found.intersection(organs))
+    if not names:
+        raise InputError(
+            "label maps", "organs", ", ".join(_in_order(found)) or "none",
+            "an organ that the segmenter knows", "check the labels, or name them by --relabel",
+        )  # fmt: skip
     return {
         name: _summarise(np.array([patient[name] for patient in patients if name in patient]))
         for name in names
@@ -126,6 +134,10 @@ def dice_text(organs: Mapping[str, OrganDice]) -> str:
         low, high = dice.ci95
         lines.append(f"{name:<26}{dice.mean:>7.3f}{low:>11.3f}{high:>7.3f}{dice.n:>6}")
     return "\n".join(lines)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=TOTALSEGMENTATOR.index)
 
 
 def _summarise(values: Float[np.ndarray, " n"]) -> OrganDice:

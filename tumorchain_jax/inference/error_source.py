@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tumorchain_jax.anatomy.organs import display_name, labels_named
+from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name, labels_named
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.inference.case import PreparedCase
 
-# Merged labels of the organs whose tumours the model is trained on.
-TUMOUR_ORGANS = (5, 6, 7, 15, 20)
 
 
 def error_source(analyzer: Analyzer, case: PreparedCase, conclusion: str, organ: int) -> str:
@@ -27,13 +25,13 @@ def error_source(analyzer: Analyzer, case: PreparedCase, conclusion: str, organ:
         return f"The answer is right: {display_name(organ)}."
     encoded = analyzer.runner.encode(case)
     there = np.flatnonzero(encoded.cells.valid.any(axis=1))
-    return blame(encoded.abnormal, [each for each in TUMOUR_ORGANS if each in there], organ)
+    return blame(encoded.abnormal, [each for each in DIGESTIVE if each in there], organ)
 
 
 def names_only(conclusion: str, organ: int) -> bool:
     """Tell whether an answer names this organ, and no other that can have a tumour."""
     named = {label for each in labels_named(conclusion) for label in each.labels}
-    return named & set(TUMOUR_ORGANS) == {organ}
+    return named & set(DIGESTIVE) == {organ}
 
 
 def blame(abnormal: np.ndarray, seen: Sequence[int], organ: int) -> str:

@@ -28,20 +28,20 @@ from tumorchain_jax.report.viewer import script, viewer
 from tumorchain_jax.report.windows import window_filters
 from tumorchain_jax.scan.crops import spacing_of
 
-LEGEND = (
-    "Organs named in the text are marked. The outlines on the CT are the cells of the model's "
-    "token grid that it read again for an organ, in the slices nearest to their centre. Axial and "
-    "coronal pictures show the patient's right on the left. The probability that an organ is "
-    "abnormal comes from the organ classifier, not from the part of the model that writes the "
-    "answer: the two may disagree."
+# What the pictures show: of the image as the model reads it, and of the scan itself.
+CELLS_LEGEND = (
+    "The outlines on the CT are the cells of the model's token grid that it read again for an "
+    "organ, in the slices nearest to their centre."
 )
 SCAN_LEGEND = (
-    "Organs named in the text are marked. Pictures show the scan itself, in the slices where the "
-    "organ is largest, or the true lesion if it is in that organ. Outlined is the organ's mask; "
-    "tinted are the cells of the model's token grid that it read again for the organ. Axial and "
-    "coronal pictures show the patient's right on the left. The probability that an organ is "
-    "abnormal comes from the organ classifier, not from the part of the model that writes the "
-    "answer: the two may disagree."
+    "Pictures show the scan itself, in the slices where the organ is largest, or the true lesion "
+    "if it is in that organ. Outlined is the organ's mask; tinted are the cells of the model's "
+    "token grid that it read again for the organ."
+)
+LEGEND = (
+    "Organs named in the text are marked. {pictures} Axial and coronal pictures show the patient's "
+    "right on the left. The probability that an organ is abnormal comes from the organ classifier, "
+    "not from the part of the model that writes the answer: the two may disagree."
 )
 # Characters of a page, so that it stays below 3 MB.
 PAGE_LIMIT = 2_700_000
@@ -80,7 +80,7 @@ def render(report: ReportRecord) -> str:
 {_warnings(report.warnings)}
 {scan}
 <h2>The chain of reasoning</h2>
-<p class="legend">{LEGEND if pictures is None else SCAN_LEGEND}</p>
+<p class="legend">{LEGEND.format(pictures=CELLS_LEGEND if pictures is None else SCAN_LEGEND)}</p>
 {chain}
 {organs_table(report, seen)}
 {details(report)}"""

@@ -26,7 +26,9 @@ class Confidence:
     @property
     def low(self) -> bool:
         """Whether the answer is withheld."""
-        return None not in (self.value, self.threshold) and self.value < self.threshold  # type: ignore[operator]
+        if self.value is None or self.threshold is None:
+            return False
+        return self.value < self.threshold
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ def read_zip(path: Path) -> Volume:
     with tempfile.TemporaryDirectory(prefix="tumorchain-") as scratch:
         try:
             _unpack(path, Path(scratch))
+        # zipfile's own error for a method of compression that it does not know is the second.
         except (BadZipFile, NotImplementedError, zlib.error, EOFError) as error:
             found, expected = f"{error}", "a whole zip archive"
             raise InputError(path, "file", found, expected, "zip the series again") from error

@@ -7,6 +7,8 @@ from jaxtyping import Array, Float, Int
 
 Params = dict[str, Any]
 """Arrays by path, `decoder/layers/mlp/gate_proj/kernel`."""
+NO_STATISTICS: Params = {}
+"""Of models without any; a pytree, never changed in place."""
 
 
 class TrainState(NamedTuple):
@@ -22,7 +24,7 @@ class TrainState(NamedTuple):
     trained: Params
     frozen: Params
     optimizer: Any
-    statistics: Params = {}  # noqa: RUF012 (a pytree, never changed in place)
+    statistics: Params = NO_STATISTICS
 
     @property
     def params(self) -> Params:

@@ -80,6 +80,18 @@ def test_labels_are_resampled_to_the_largest() -> None:
     np.testing.assert_array_equal(coarse, [[[1, 1], [1, 1]], [[2, 0], [2, 0]]])
 
 
+def test_labels_are_the_largest_of_their_resampled_masks() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 5, (9, 7, 8)).astype(np.uint8)
+    resize = plan_resize(LINEAR, labels.shape, (11, 5, 8), (2.0, 2.0, 2.0), (1.6, 2.8, 2.0))
+    rows = [np.eye(n) if w is None else w for w, n in zip(resize.weights, labels.shape, strict=True)]
+    masks = [np.einsum("def,xd,ye,zf->xyz", labels == own, *rows) for own in range(5)]
+    found = resample_labels(labels, resize)
+    of_found = np.take_along_axis(np.stack(masks), found[None].astype(int), axis=0)[0]
+    # Ties are taken for the smaller label, or for either within the rounding of float32.
+    np.testing.assert_allclose(of_found, np.max(masks, axis=0), atol=1e-6)
+
+
 def test_thin_slices_are_resampled_in_their_places() -> None:
     labels = np.repeat(np.arange(9, dtype=np.uint8), 20)[:, None, None] * np.ones(
         (1, 2, 2), np.uint8
