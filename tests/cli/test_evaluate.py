@@ -90,7 +90,7 @@ def test_dice_of_a_segmenter_on_phantoms(
     class Perfect:
         organs = frozenset({"liver", "colon"})
 
-        def __init__(self, weights: object):
+        def __init__(self, weights: object = None):
             asked.append(weights)
 
         def __call__(self, ct: Volume) -> Volume:
