@@ -140,6 +140,10 @@ def test_page_shows_the_scan_with_a_viewer(make_report: MakeReport) -> None:
         assert f'<filter id="window-{name}"' in html
         assert f'data-window="{name}"' in html
     assert ">true lesion</span>" not in render(make_report(**volumes()))
+    assert "Pictures show the scan itself" in html
+    without = render(replace(report, ct=None))
+    assert "The outlines on the CT are the cells" in without
+    assert "Pictures show" not in without
 
 
 def test_only_the_viewers_script_may_run(make_report: MakeReport) -> None:

@@ -48,6 +48,13 @@ class Middle(np.random.Generator):
         return x
 
 
+class Shifted(np.random.Generator):
+    """Shifts everything by half a patch."""
+
+    def integers(self, *_: Any, **__: Any) -> Any:
+        return 0
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("patches")
@@ -190,6 +197,15 @@ def test_content_is_what_fills_enough_of_a_patch() -> None:
     assert (content[6:] == 0).all()
     unknown = cut_scan(replace(scan, beyond=NO_MAP), ENCODER, Middle(np.random.PCG64(0)))
     assert (unknown["content"] == UNKNOWN).all()
+
+
+def test_content_is_shifted_with_its_patches() -> None:
+    lesions = np.zeros(ENCODER.image, np.uint8)
+    lesions[4:8, 8:16, 8:16] = 1
+    cut = cut_scan(with_maps(lesions=lesions, beyond=lesions), ENCODER, Shifted(np.random.PCG64(0)))
+    names = {CONTENTS[value] for value in cut["content"]}
+    assert names == {"nothing", "beyond the wall"}
+    assert np.count_nonzero(cut["content"]) == 3 * 3 * 3
 
 
 def test_content_without_the_truth_is_refused(folder: Path, without_truth: None) -> None:
