@@ -26,21 +26,8 @@ check mypy
 # Two workers with one thread each: programs this small gain nothing from more threads.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1 ${XLA_FLAGS:-}"
-run_tests() {
+if [[ -n $all ]]; then
   check pytest --numprocesses 2 --dist loadfile "$@"
-}
-
-# Most of the time goes into compiling, so small programs are compiled without costly optimisations;
-# those of system tests run for long, so they are compiled in full.
-run_quick_tests() {
-  JAX_DISABLE_MOST_OPTIMIZATIONS=1 run_tests -m "not system" "$@"
-}
-
-if [[ -z $all ]]; then
-  run_quick_tests "$@"
-elif (($#)); then
-  run_tests "$@"
 else
-  run_quick_tests
-  run_tests -m system
+  check pytest --numprocesses 2 --dist loadfile -m "not system" "$@"
 fi

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
 
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
@@ -22,6 +23,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(item.get_closest_marker(tier) for tier in ("program", "system")):
             item.add_marker("unit")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Compile without costly optimisations where compiling takes most of the time."""
+    system = item.get_closest_marker("system")
+    haste = system is None or system.kwargs.get("haste", False)
+    jax.config.update("jax_disable_most_optimizations", haste)
 
 
 @pytest.fixture(scope="session")

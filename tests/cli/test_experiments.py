@@ -1,10 +1,9 @@
 """`tumorchain experiments` as one types it: what is refused, and two real runs of a tiny model."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import jax
 import pytest
 
 from tumorchain_jax.cli.main import main
@@ -40,12 +39,9 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
-def _in_haste(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compile quickly, and leave the user's cache alone."""
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the user's cache alone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture
@@ -94,7 +90,7 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "work").exists()
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_two_real_runs(experiments: Run, tmp_path: Path) -> None:
     config, work = tmp_path / "tiny.py", tmp_path / "work"
     config.write_text(TINY)

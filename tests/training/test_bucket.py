@@ -47,7 +47,7 @@ local_copy(as_path(sys.argv[1]))
 """
 
 pytestmark = [
-    pytest.mark.system,
+    pytest.mark.system(haste=True),
     pytest.mark.skipif(find_spec("gcsfs") is None, reason="needs gcsfs: tumorchain-jax[gcs]"),
 ]
 

@@ -187,7 +187,7 @@ except InputError as error:
 """
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_disk_that_is_full_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     """As a limit on the size of a file has it: an error in the middle of writing."""
     command = [sys.executable, "-c", FULL, str(tmp_path)]

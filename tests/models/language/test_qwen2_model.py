@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -35,14 +34,6 @@ TINY = Qwen2Config(
 )
 LORA = LoRA((".*/(q_proj|down_proj)",), rank=2)
 TOKENS = jnp.asarray(np.random.default_rng(0).integers(0, TINY.vocab_size, (3, 12)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation() -> Iterator[None]:
-    """Compiling takes most of the time of these tests, and it halves that."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def whole(decoder: Decoder, tokens: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,7 +1,6 @@
 """Crops in the model: their tokens, the choice of ROI tokens by evidence, and what is learned."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -27,13 +26,6 @@ REGIONS = ("liver", "lungs")
 B, C, L, ORGANS = 2, len(REGIONS), 4, 3
 WORLD = jnp.array([[[4.0, 3, 3, 0.1, -0.2, 0.3, 1], [1, 1, 1, 0, 0, 0, 0]]] * B)
 EMBEDDING = ("crop_embedding/region", "crop_embedding/place/kernel")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from math import prod
@@ -70,14 +69,6 @@ ROI_INDEX = jnp.array([[[8, 9, 10]] * 2, [[71, 8, 0]] * 2])
 ROI_VALID = jnp.array([[[1, 1, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 1]]], bool)
 VOLUME = jnp.asarray(RNG.random((2, 4, 8, 16), np.float32))
 INPUTS = (VOLUME, TOKENS, VISUAL_INDEX, PACKING, ROI_INDEX, ROI_VALID)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation() -> Iterator[None]:
-    """Compiling takes most of the time of these tests, and it halves that."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @cache

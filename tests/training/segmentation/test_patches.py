@@ -84,7 +84,9 @@ def test_labels_are_the_largest_of_their_resampled_masks() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 5, (9, 7, 8)).astype(np.uint8)
     resize = plan_resize(LINEAR, labels.shape, (11, 5, 8), (2.0, 2.0, 2.0), (1.6, 2.8, 2.0))
-    rows = [np.eye(n) if w is None else w for w, n in zip(resize.weights, labels.shape, strict=True)]
+    rows = [
+        np.eye(n) if w is None else w for w, n in zip(resize.weights, labels.shape, strict=True)
+    ]
     masks = [np.einsum("def,xd,ye,zf->xyz", labels == own, *rows) for own in range(5)]
     found = resample_labels(labels, resize)
     of_found = np.take_along_axis(np.stack(masks), found[None].astype(int), axis=0)[0]

@@ -21,7 +21,7 @@ from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.registry import train
 from tumorchain_jax.weights.model_folder import load_model
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.system(haste=True)
 NANO = Path(__file__).parents[3] / "configs" / "nano.py"
 IMAGE, WINDOW = (32, 64, 64), {"level": 0.0, "width": 2000.0}  # HU as Merlin scales them
 STEPS = 3
