@@ -49,7 +49,7 @@ def rows(config: ConfigDict) -> dict[str, Any]:
         }
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_training_step_holds_parameters_and_two_moments(
     rows: dict[str, Any], config: ConfigDict
 ) -> None:
@@ -64,7 +64,7 @@ def test_training_step_holds_parameters_and_two_moments(
     assert row["model_tflop"] > 0
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_reasoning_loop_holds_the_parameters_once(rows: dict[str, Any]) -> None:
     row = rows["reason"]
     assert row["fits"]
@@ -119,7 +119,7 @@ def test_program_of_another_task_is_refused(
     assert f"--program: found {program}" in capsys.readouterr().err
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_row_that_does_not_fit_has_a_suggestion(rows: dict[str, Any]) -> None:
     row = rows["too small"]
     assert not row["fits"]
@@ -145,7 +145,7 @@ def test_memory_needed_is_read_from_the_message(refusal: str, gib: float | None)
     assert needed_gib(refusal) == (gib if gib is None else pytest.approx(gib))
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_table_has_one_line_per_row(rows: dict[str, Any]) -> None:
     head, rule, *lines = table(list(rows.values())).splitlines()
     assert len(lines) == 3

@@ -1,11 +1,12 @@
 import json
 import re
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tumorchain_jax.bench import data as bench_data
+from tumorchain_jax.bench import data as bench_module
 from tumorchain_jax.bench.step import bench_step
 from tumorchain_jax.bench.timing import seconds, table
 from tumorchain_jax.cli.main import main
@@ -23,18 +24,18 @@ def test_seconds_are_a_median_after_a_warm_up() -> None:
     assert next(waits, None) is None
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_phantoms_and_their_preprocessing_are_timed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(bench_data.bench_data, "__defaults__", (1,))
+    monkeypatch.setattr(bench_module, "bench_data", partial(bench_module.bench_data, 1))
     assert main(["bench", "data", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert len(values) == 4
     assert all(0 < value < 1000 for value in values.values())
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_the_parts_of_a_step_add_up() -> None:
     config = read_config(NANO, [])
     encoder = ViT3DConfig((8, 16, 16), (4, 8, 8), 16, 32, 1, 2)

@@ -21,7 +21,7 @@ TINY = Qwen2Config(
 )
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_both_decoders_write_the_same() -> None:
     values = bench_decode(TINY, prompt=12, new=9, batches=(1, 2), repeats=1)
     assert [values[f"batch {n}: same text, share"] for n in (1, 2)] == [1.0, 1.0]
@@ -29,7 +29,7 @@ def test_both_decoders_write_the_same() -> None:
     assert values["batch 1: prefill, speedup"] > 0
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_both_loops_write_the_same() -> None:
     encoder = ViT3DConfig((8, 16, 16), (2, 4, 4), 8, 8, 1, 1)
     values = bench_loop(TINY, encoder, rounds=3, tokens=6, roi_slots=5, repeats=1)

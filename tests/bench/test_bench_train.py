@@ -16,7 +16,7 @@ TINY = TumorChainConfig(
 )
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_both_train_alike() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("monai")

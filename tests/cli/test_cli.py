@@ -103,7 +103,7 @@ def test_a_label_map_of_ours_tells_whose_it_is(
     assert f"was segmented by {NANO_SEGMENTER_NAME}" in record["warnings"][1]
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_the_same_seed_gives_the_same_report(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

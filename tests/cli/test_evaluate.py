@@ -43,7 +43,7 @@ def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "evaluate first" in capsys.readouterr().err
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_phantoms_are_asked_and_wrong_answers_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ KILLED = """
 import os, signal
 from tumorchain_jax.core.workers import local_workers
 if __name__ == "__main__":
-    print(local_workers(1).submit(os.getpid).result(), flush=True)
+    print(local_workers(2).submit(os.getpid).result(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -99,8 +99,20 @@ def test_workers_are_processes_that_end_with_the_one_that_started_them(tmp_path)
             break
         time.sleep(0.1)
     assert not _runs(worker)
-    with local_workers(1) as workers:
+    with local_workers(2) as workers:
         assert workers.submit(os.getpid).result() != os.getpid()
+
+
+def test_one_worker_is_this_process() -> None:
+    with local_workers(1) as workers:
+        assert workers.submit(os.getpid).result() == os.getpid()
+        failed = workers.submit(divmod, 1, 0)
+        with pytest.raises(ZeroDivisionError):
+            failed.result()
+        results = workers.map(divmod, (7, 1), (2, 0))
+        assert next(results) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            next(results)
 
 
 def _runs(process: int) -> bool:

@@ -145,12 +145,10 @@ def compare_with_expression(
     return named, broken
 
 
-def test_equals_the_expression_on_10240_texts_of_the_qwen_vocabulary(
-    match: Match, qwen: Vocabulary
-):
-    named, broken = compare_with_expression(match, qwen, width=40, batches=20)
-    assert named > 5000
-    assert broken > 250
+def test_equals_the_expression_on_2560_texts_of_the_qwen_vocabulary(match: Match, qwen: Vocabulary):
+    named, broken = compare_with_expression(match, qwen, width=40, batches=5)
+    assert named > 1250
+    assert broken > 60
 
 
 def test_equals_the_expression_on_10240_texts_of_nano_s_vocabulary(match: Match):

@@ -3,21 +3,40 @@
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
-from typing import Any
+from typing import Any, TypeVar
 
 from tumorchain_jax.core.errors import InputError
 
+T = TypeVar("T")
+
 
 def local_workers(count: int | None = None) -> Executor:
-    """Processes of this machine, as many as it has cores by default.
+    """Processes of this machine, as many as it has cores by default; one alone is this process.
 
     JAX has threads, so they are spawned; an executor, unlike a pool, reports a dead worker.
     """
     count = count or os.cpu_count()
+    if count == 1:
+        return _ThisProcess()
     return ProcessPoolExecutor(count, get_context("spawn"), initializer=_end_with_parent)
+
+
+class _ThisProcess(Executor):
+    """Runs each task when it is submitted, or when its result is asked for by `map`."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # as a worker's, it is raised where the result is asked for
+            future.set_exception(error)
+        return future
+
+    def map(self, fn: Callable[..., T], *iterables: Iterable[Any], **_: Any) -> Iterator[T]:
+        return map(fn, *iterables)
 
 
 def _end_with_parent() -> None:

@@ -9,7 +9,6 @@ from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.inference.case import PreparedCase
 
 
-
 def error_source(analyzer: Analyzer, case: PreparedCase, conclusion: str, organ: int) -> str:
     """Say in one line whether an answer is right and, if it is wrong, what is to blame.
 

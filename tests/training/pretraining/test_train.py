@@ -47,18 +47,18 @@ def _config(model: TumorChainConfig, alone: int, whole: int = 0) -> ConfigDict:
                 "curriculum": {"share": 0.0, "from_mm": 40.0, "to_mm": 8.0},
             },
             "mesh": {"fsdp": -1},
-            "optimizer": "muon",
+            "optimizer": "adamw",
             "warmup_ratio": 0.1,
             "weight_decay": 0.0,
             "clip_norm": 1.0,
             "log_every": 1,
-            "checkpoint": {"every": 2, "minutes": 0.0, "keep": 1, "best": "loss"},
+            "checkpoint": {"every": 10, "minutes": 0.0, "keep": 1, "best": "loss"},
             "watch": {"profile": "", "wandb": "", "hang_timeout_s": 0.0},
         }
     )
 
 
-PATCH_STEPS, SCAN_STEPS = 60, 30
+PATCH_STEPS, SCAN_STEPS = 40, 20
 
 
 @pytest.fixture(scope="module")
