@@ -79,12 +79,14 @@ set_up() {
   [[ -e $stamp && $(<"$stamp") == "$wanted" ]] && return
   say "Installing the package and its pins: minutes the first time, seconds after that."
   touch "$venv/.unfinished"
-  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check \
+  # Bytecode is written when a module is first imported: of most of these, never.
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
     --constraint "$root/launch/constraints.txt" --editable "$root$extras"
   if [[ $extras == *parity* ]]; then
     # nnU-Net without what it asks for: timm, which is not used here, brings a torchvision that is
     # of use only beside the same build of torch, and breaks transformers beside another.
-    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-deps \
+    "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
+      --no-deps \
       --constraint "$root/launch/constraints.txt" \
       acvl_utils batchgenerators batchgeneratorsv2 dynamic_network_architectures nnunetv2
   fi

@@ -31,6 +31,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     system = item.get_closest_marker("system")
     haste = system is None or system.kwargs.get("haste", False)
     jax.config.update("jax_disable_most_optimizations", haste)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(haste))  # of processes that it starts
 
 
 @pytest.fixture(scope="session")

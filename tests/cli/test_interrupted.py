@@ -11,7 +11,7 @@ import pytest
 
 from tumorchain_jax.phantoms.patient import make_patient
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.system(haste=True)
 
 # Puts a rule in the networks' place, and does as it is asked before the n-th organ is written.
 SEGMENT = """

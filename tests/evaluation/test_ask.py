@@ -113,7 +113,7 @@ def test_failure_of_generation_is_reported(patients: Callable, scripted: Callabl
         ask(scripted(says_what_it_sees), broken())
 
 
-@pytest.mark.program
+@pytest.mark.system(haste=True)
 def test_real_model_is_asked_about_phantoms_what_it_is_asked_alone() -> None:
     analyzer = Analyzer.load(batch_size=2)
     patients = [(case, records[:3]) for case, records in Phantoms(analyzer, 2_000_000, 2)]

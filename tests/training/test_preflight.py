@@ -172,7 +172,7 @@ def found_by_first(output: str) -> dict[str, Any]:
     return json.loads(output.splitlines()[-1])  # after what XLA says of its network
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_two_processes_that_are_ready(tmp_path: Path) -> None:
     (code, output), (other_code, other_output) = two(tmp_path, *[["--workdir", str(tmp_path)]] * 2)
     assert (code, other_code) == (0, 0)
@@ -184,7 +184,7 @@ def test_two_processes_that_are_ready(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 def test_two_processes_that_do_not_share_a_folder(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     words = [["--workdir", str(tmp_path / "a")], ["--workdir", str(tmp_path / "b")]]

@@ -135,7 +135,7 @@ def test_memory_of_a_long_row_is_refused_beforehand(monkeypatch: pytest.MonkeyPa
         check_memory(config, program, mesh)
 
 
-@pytest.mark.system
+@pytest.mark.system(haste=True)
 @pytest.mark.parametrize("remat", ["none", "full"])
 def test_memory_bound_is_below_what_the_compiler_needs(remat: str) -> None:
     config = nano("--config.data.length=1536", f"--config.remat={remat}")

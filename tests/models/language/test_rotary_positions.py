@@ -95,11 +95,11 @@ def test_delta_for_each_row_continues_after_a_picture(params: dict) -> None:
         then, *_ = decoder.extend(cache, length, x[:, 9:], everything[:, 9:], *last)
         return jnp.concatenate([first, then], axis=1)
 
-    expected = read(params, PICTURE)
+    expected, apply = read(params, PICTURE), jax.jit(partial(decoder.apply, method=in_pieces))
     for last in ((PICTURE[:, :, 9:],), (None, DELTA), (PICTURE[:, :, 9:] + 3, DELTA)):
-        got = decoder.apply(tree, TOKENS, last, method=in_pieces)
+        got = apply(tree, TOKENS, last)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-    without = decoder.apply(tree, TOKENS, (), method=in_pieces)
+    without = apply(tree, TOKENS, ())
     assert np.abs(without - expected)[:, 9:].max() > 1e-2
 
 

@@ -1,4 +1,5 @@
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +29,14 @@ MODEL = PatchClassifier(CONFIG, LABELS)
 
 
 def _params(volume: jax.Array) -> dict[str, jax.Array]:
-    params = flatten(meta.unbox(MODEL.init(jax.random.key(1), volume))["params"])
+    params = flatten(meta.unbox(jax.jit(MODEL.init)(jax.random.key(1), volume))["params"])
     # As if trained: at first, what the projector lets through is small.
     return {path: 30 * x if path.startswith("projector") else x for path, x in params.items()}
 
 
 def test_logits_of_every_patch() -> None:
     volume = jax.random.uniform(jax.random.key(0), (2, 8, 16, 16))
-    labels = run(MODEL, unflatten(_params(volume)), volume)
+    labels = jax.jit(partial(run, MODEL))(unflatten(_params(volume)), volume)
     assert {label: logits.shape for label, logits in labels.items()} == {
         "organ": (2, 8, 57),
         "found": (2, 8, 8),
@@ -48,9 +49,11 @@ def test_single_patch_is_a_patch_of_a_scan_without_attention() -> None:
     patches = patchify(volume, TINY.patch).reshape(8, *TINY.patch)
     numbers = jnp.array([6, 1, 3])
 
+    classify, read = jax.jit(partial(classify_patches, MODEL)), jax.jit(partial(run, MODEL))
+
     def both() -> list[tuple[jax.Array, jax.Array]]:
-        alone = classify_patches(MODEL, params, patches[numbers], numbers)
-        among = run(MODEL, unflatten(params), volume)
+        alone = classify(params, patches[numbers], numbers)
+        among = read(unflatten(params), volume)
         return [(alone[label], among[label][0, numbers]) for label in LABELS]
 
     assert all(np.abs(a - b).max() > 1e-3 for a, b in both())

@@ -77,6 +77,7 @@ def shared(
     return SimpleNamespace(folder=folder, pretrain=pretrain, patch=patch, scan=scan)
 
 
+@pytest.mark.system(haste=True)
 def test_patch_stage_learns_and_returns_the_encoder(
     shared: SimpleNamespace, tiny: TumorChainConfig
 ) -> None:
@@ -92,6 +93,7 @@ def test_patch_stage_learns_and_returns_the_encoder(
     assert np.mean(losses[-3:]) < 0.9 * losses[0]
 
 
+@pytest.mark.system(haste=True)
 def test_scan_stage_trains_attention(shared: SimpleNamespace) -> None:
     params = shared.scan
     assert all(params[path].any() for path in params if re.fullmatch(ATTENTION_OUT, path))
@@ -100,6 +102,7 @@ def test_scan_stage_trains_attention(shared: SimpleNamespace) -> None:
     assert np.mean(losses[-5:]) < np.mean(losses[:5])
 
 
+@pytest.mark.system(haste=True)
 def test_pretraining_that_is_done_is_shared_by_runs(shared: SimpleNamespace) -> None:
     again = shared.pretrain("c", SCAN_STEPS)
     for path in again:

@@ -28,7 +28,7 @@ from tumorchain_jax.training.registry import train
 from tumorchain_jax.training.tumorchain.dataset import layout_of
 from tumorchain_jax.weights.model_folder import load_model
 
-pytestmark = pytest.mark.program
+pytestmark = pytest.mark.system(haste=True)
 NANO = Path(__file__).parents[3] / "configs" / "nano.py"
 CROP = CropConfig(("liver", "lungs"), spacing_mm=3.0, candidates=6)
 GRID = (8, 16, 16)
