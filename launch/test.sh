@@ -26,8 +26,10 @@ check mypy
 # Two workers with one thread each: programs this small gain nothing from more threads.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1 ${XLA_FLAGS:-}"
+# A file stays with a worker; tests/conftest.py has put them in order.
+workers=(--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 if [[ -n $all ]]; then
-  check pytest --numprocesses 2 --dist loadfile "$@"
+  check pytest "${workers[@]}" "$@"
 else
-  check pytest --numprocesses 2 --dist loadfile -m "not system" "$@"
+  check pytest "${workers[@]}" -m "not system" "$@"
 fi

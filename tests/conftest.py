@@ -14,15 +14,25 @@ from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 
+# From fast to slow; tests with neither mark are faster still.
+TIERS = ("program", "system")
 # Real scans and tokenizer ranks stay out of the repository; beside the checkout unless told else.
 SHARED = Path(os.environ.get("TUMORCHAIN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that is marked neither `program` nor `system` is `unit`."""
+    """A test that is marked neither `program` nor `system` is `unit`; slow files come first.
+
+    Two workers take a file each: one with a long test, taken last, would leave the other idle.
+    """
+    slow: dict[Path, int] = {}
     for item in items:
-        if not any(item.get_closest_marker(tier) for tier in ("program", "system")):
+        tiers = [tier for tier in TIERS if item.get_closest_marker(tier)]
+        if not tiers:
             item.add_marker("unit")
+        rank = max((TIERS.index(tier) for tier in tiers), default=-1)
+        slow[item.path] = max(slow.get(item.path, -1), rank)
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.hookimpl(tryfirst=True)
