@@ -1,6 +1,9 @@
 """Fixtures for every test: the real data, where there is any; nnU-Net's plans."""
 
 import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 from tumorchain_jax.phantoms.dataset import write_phantoms
 from tumorchain_jax.scan.preprocess import PreprocessConfig
+from tumorchain_jax.weights import pickles
 
 # From fast to slow; tests with neither mark are faster still.
 TIERS = ("program", "system")
@@ -49,6 +53,25 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no real test data at {SHARED} (set TUMORCHAIN_TEST_DATA)")
     return SHARED
+
+
+@pytest.fixture
+def pickles_opened_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the code of the isolated reader's child here, where PyTorch is imported already.
+
+    For tests that trust their pickles; that the child is one: tests/convert/test_pickles.py.
+    """
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess:
+        assert command[:3] == [sys.executable, "-I", "-c"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", command[2:3] + command[4:])
+            patch.setattr(resource, "setrlimit", lambda *limits: None)
+            exec(command[3], {})
+        return subprocess.CompletedProcess(command, 0)
+
+    children = SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(pickles, "subprocess", children)
 
 
 def old_network(

@@ -88,6 +88,7 @@ def test_segmenter_weights_have_its_dtype(dtype: str) -> None:
     assert sizes.output_size_in_bytes >= 2 * 8**3 * 3 * 4  # float32 logits of three classes
 
 
+@pytest.mark.system(haste=True)
 def test_training_step_of_another_task_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     config = runpy.run_path(str(NANO.with_name("nano_segmenter.py")))["get_config"]()
     strides = ((1, 1, 1), (2, 2, 2))

@@ -71,6 +71,7 @@ def test_without_a_mask_and_a_segmenter_it_says_what_is_lost(
     assert len(record["rounds"]) == 1
 
 
+@pytest.mark.system(haste=True)
 def test_without_a_mask_the_nano_segmenter_makes_one(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +92,7 @@ def test_without_a_mask_the_nano_segmenter_makes_one(
     assert kept.stat().st_mtime_ns > stamp
 
 
+@pytest.mark.system(haste=True)
 def test_a_label_map_of_ours_tells_whose_it_is(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

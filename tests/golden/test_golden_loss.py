@@ -64,6 +64,7 @@ def losses() -> str:
         )
 
 
+@pytest.mark.system(haste=True)
 def test_losses_are_as_they_were() -> None:
     found = losses().splitlines()
     kept = LOSSES.read_text().splitlines()

@@ -55,6 +55,7 @@ def test_every_form_of_a_scan_gives_the_same_answer(
     assert (reports[0].source, reports[0].name) == (str(ct), ct.name)
 
 
+@pytest.mark.system(haste=True)
 def test_batch_gives_what_each_gives_alone(patient: Patient) -> None:
     others = [make_patient(seed) for seed in (1, 4)]
     three = Analyzer.load(batch_size=2)

@@ -11,6 +11,7 @@ from tumorchain_jax.phantoms.patient import make_patient, write_patient
 pytestmark = pytest.mark.program
 
 
+@pytest.mark.system(haste=True)
 def test_readme_example_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

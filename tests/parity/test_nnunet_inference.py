@@ -31,6 +31,7 @@ from tumorchain_jax.segmentation.tiles import gaussian, tile_starts
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("nnunetv2")
+pytestmark = pytest.mark.usefixtures("pickles_opened_here")
 
 # Of a preprocessed scan's voxels, in units of the plan's standard deviation.
 TOLERANCE = 1e-4

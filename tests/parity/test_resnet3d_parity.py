@@ -184,6 +184,7 @@ def test_resnet3d_checkpoints_are_read_and_written_back(
     assert_close(got, expected_features(model, volume))
 
 
+@pytest.mark.system(haste=True)
 def test_resnet3d_gradients_equal_the_twin_s(model: Any, load_weights: Callable[..., dict]) -> None:
     """With frozen statistics in PyTorch too; of the stem's kernel, of a norm, of a later stage."""
     theirs = {key: value.numpy() for key, value in model.state_dict().items()}

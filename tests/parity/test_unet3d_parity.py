@@ -20,7 +20,10 @@ from tumorchain_jax.segmentation.plans import Plan, read_plan
 torch = pytest.importorskip("torch")
 pytest.importorskip("nnunetv2")
 unet = pytest.importorskip("dynamic_network_architectures.architectures.unet")
-pytestmark = pytest.mark.filterwarnings("ignore:Detected old nnU-Net plans format:UserWarning")
+pytestmark = [
+    pytest.mark.usefixtures("pickles_opened_here"),
+    pytest.mark.filterwarnings("ignore:Detected old nnU-Net plans format:UserWarning"),
+]
 
 # Largest absolute difference of logits, which are of some units, in float32.
 TOLERANCE = 1e-4

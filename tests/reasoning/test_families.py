@@ -60,6 +60,7 @@ def request_of(visual_tokens: jax.Array, prompt: Interleaved, rows: np.ndarray) 
     )
 
 
+@pytest.mark.system(haste=True)
 def test_loop_writes_what_the_scanned_decoder_says(params: dict, chat: Chat) -> None:
     """Greedy tokens and the log-probability of each, against the whole sequence without a cache."""
     chat = Chat(chat.tokenizer, MODEL.template)

@@ -217,6 +217,7 @@ def test_extend_gives_the_logits_of_the_whole_sequence(world: World) -> None:
     assert state.length == len(sequence)
 
 
+@pytest.mark.system(haste=True)
 @EVERY_CONFIG
 def test_a_batch_of_three_equals_three_batches_of_one(world: World, runs: Runs, name: str) -> None:
     for start in range(0, 9, 3):

@@ -32,6 +32,7 @@ from tumorchain_jax.segmentation.plans import read_plan
 from tumorchain_jax.weights.matching import module_shapes
 
 pytestmark = pytest.mark.program
+trusted = pytest.mark.usefixtures("pickles_opened_here")
 
 
 torch = pytest.importorskip("torch")
@@ -88,6 +89,7 @@ def test_model_comes_back(ours: Path, model: SegmentationModel) -> None:
     assert_same(load_segmentation_model(ours), model)
 
 
+@trusted
 def test_one_fold_comes_back_from_either_folder(
     ours: Path, theirs: Path, model: SegmentationModel
 ) -> None:
@@ -120,6 +122,7 @@ def test_fold_of_all_scans_is_read_if_there_is_no_other(theirs: Path) -> None:
     assert fold_names(theirs) == ["all"]
 
 
+@trusted
 def test_folders_and_plans_without_mirroring(ours: Path, theirs: Path) -> None:
     def mirroring(path: Path) -> Any:
         return torch.load(path / CHECKPOINT, weights_only=True)["inference_allowed_mirroring_axes"]
@@ -144,6 +147,7 @@ def change(folder: Path, how: Change) -> None:
     torch.save(checkpoint, folder / CHECKPOINT)
 
 
+@trusted
 def test_names_of_training_are_known_and_half_precision_is_widened(
     theirs: Path, model: SegmentationModel
 ) -> None:
@@ -159,6 +163,7 @@ def test_names_of_training_are_known_and_half_precision_is_widened(
         np.testing.assert_array_equal(found[path], leaf.astype(np.float16))
 
 
+@trusted
 def test_numpys_numbers_in_the_log_are_no_code(theirs: Path, model: SegmentationModel) -> None:
     """Under the name that numpy 1 gives them; that of numpy 2 is in tests/parity."""
     log = {"mean_fg_dice": [np.float64(0.5), np.float32(0.25)], "lrs": [1e-2], "n": np.int64(3)}
@@ -195,6 +200,7 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(theirs: Path, tmp_path: Pat
     assert not trace.exists()
 
 
+@trusted
 def test_weights_of_two_dimensions_are_refused(theirs: Path) -> None:
     key = "encoder.stages.1.0.convs.0.conv.weight"
     flat = torch.zeros(6, 4, 3, 3)
@@ -204,6 +210,7 @@ def test_weights_of_two_dimensions_are_refused(theirs: Path) -> None:
         load_segmentation_model(theirs)
 
 
+@trusted
 @pytest.mark.parametrize(
     "copy",
     [
@@ -223,6 +230,7 @@ def test_checkpoint_whose_copy_of_a_tensor_differs_is_refused(copy: str, theirs:
         load_segmentation_model(theirs)
 
 
+@trusted
 def test_checkpoint_with_a_copy_of_nothing_is_refused(theirs: Path) -> None:
     values = torch.load(theirs / CHECKPOINT, weights_only=False)
     values["network_weights"]["decoder.encoder.stages.9.0.convs.0.conv.weight"] = torch.zeros(3)
@@ -233,6 +241,7 @@ def test_checkpoint_with_a_copy_of_nothing_is_refused(theirs: Path) -> None:
         load_segmentation_model(theirs)
 
 
+@trusted
 def test_folds_of_two_configurations_are_refused(ours: Path, theirs: Path) -> None:
     """The first as nnU-Net has it, the second as we do."""
     (theirs / "fold_3" / "checkpoint_final.pth").unlink()

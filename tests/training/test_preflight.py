@@ -68,6 +68,7 @@ def test_a_configuration_that_does_not_fit(
     assert message in checks[name].found
 
 
+@pytest.mark.system(haste=True)
 def test_init_of_another_model_is_refused_as_by_training(tmp_path: Path) -> None:
     wide = ["--config.model.decoder.intermediate_size=48", f"--config.init={NANO_CHECKPOINT}"]
     checks = look(tmp_path, *wide)

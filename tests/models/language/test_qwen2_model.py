@@ -74,6 +74,7 @@ def test_unrolled_equals_scanned(tied: bool) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.system(haste=True)
 def test_unrolled_equals_scanned_in_gradients() -> None:
     scanned, unrolled = Decoder(TINY, LORA), Decoder(TINY, LORA, unrolled=True)
     params = random_params(scanned)

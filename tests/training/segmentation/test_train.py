@@ -59,6 +59,7 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workdir
 
 
+@pytest.mark.system(haste=True)
 def test_training_lowers_the_loss(trained: Path) -> None:
     lines = (trained / "metrics.jsonl").read_text().splitlines()
     metrics = [json.loads(line) for line in lines]
@@ -75,6 +76,7 @@ def test_scans_of_another_kind_of_patients_are_refused(data: Path, tmp_path: Pat
         train(config, tmp_path)
 
 
+@pytest.mark.system(haste=True)
 def test_export_is_a_model_folder(trained: Path) -> None:
     model = load_segmentation_model(trained / "export")
     plan = model.plan
