@@ -42,6 +42,7 @@ CROPPED = replace(
     MODEL, roi_source="crop", roi_rank="evidence", crop=CropConfig(("liver", "lungs"), candidates=6)
 )
 BATCH, LENGTH, STEPS = 8, 24, 6
+MADE: dict[TumorChainConfig, dict[str, np.ndarray]] = {}
 
 
 def configuration(**changes: Any) -> ConfigDict:
@@ -99,9 +100,22 @@ def batch_of(step: int, model: TumorChainConfig) -> dict[str, np.ndarray]:
     return batch
 
 
+def initial(model: TumorChainConfig, program: Program) -> dict[str, jax.Array]:
+    """Random parameters, cut as the program wants them; in one process compiled once a model."""
+    if jax.process_count() > 1:
+        return random_params(model, 0, program.params)
+    if model not in MADE:
+        made = random_params(model, 0, program.params)
+        MADE[model] = {path: np.asarray(leaf) for path, leaf in made.items()}
+    return {
+        path: jax.device_put(MADE[model][path], leaf.sharding)
+        for path, leaf in program.params.items()
+    }
+
+
 def losses(config: ConfigDict, program: Program) -> list[float]:
     """Of each step; also of several processes."""
-    state = program.start(random_params(config.model, 0, program.params))
+    state = program.start(initial(config.model, program))
     sharding: Any = program.batch.tokens.sharding
     rows, found = local_rows(sharding, BATCH), []
     for step in range(STEPS):

@@ -21,7 +21,7 @@ PROMPTS = (
     "What is 17 + 25? Explain step by step.",
     "Translate to French: The liver is enlarged, but the spleen is not.",
 )
-TOKENS = 24
+TOKENS = 16
 
 
 @pytest.fixture(scope="module")
