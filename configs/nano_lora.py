@@ -7,14 +7,14 @@ DATA has nano's tokenizer: `prepare --tokenizer tumorchain_jax/pretrained/nano`.
 
 from ml_collections import ConfigDict
 
-from tumorchain_jax.models.tumorchain.model import NANO
+from tumorchain_jax.models.tumorchain.model import NANO_LENS
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.training.tumorchain.config import lora_config
 
 
 def get_config() -> ConfigDict:
     """Adapters of rank 16 on the decoder; all else is frozen."""
-    config = lora_config(NANO)
+    config = lora_config(NANO_LENS)
     config.init = str(NANO_CHECKPOINT)
     config.data.length = 768
     config.trainable = ((r".*/lora_[ab]", True), (".*", False))

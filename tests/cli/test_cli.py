@@ -32,7 +32,7 @@ def test_analyze_writes_report_and_page(
     assert " ".join(printed) == (
         "schema_version scan question answer conclusion rounds stop_reason masks organs "
         "preprocessing versions model weights_sha256 seed device seconds warnings notice "
-        "headline answer_kind answered reason confidence evaluation"
+        "crops headline answer_kind answered reason confidence evaluation"
     )
     assert printed["notice"] == NOTICE
     assert printed["warnings"] == [TOY]

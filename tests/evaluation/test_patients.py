@@ -25,6 +25,7 @@ from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.orientation import canonical, reorient
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.scan.volume import Volume
+from tumorchain_jax.scope.findings import Finding
 from tumorchain_jax.segmentation.total import OrganModel, TotalSegmenter
 from tumorchain_jax.weights.model_folder import ModelFolder
 
@@ -92,6 +93,16 @@ def test_phantoms_are_what_a_data_set_of_their_seeds_stores(analyzer: Analyzer, 
         Phantoms(analyzer, 2, 1).truth(0).to_bytes()
         == StoredPatients(analyzer, data).truth(0).to_bytes()
     )
+
+
+def test_scan_that_seems_implausible_is_asked_about_too(
+    analyzer: Analyzer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Finding(True, "mask", "11% of the organs outside", "at most 5%", "give another")
+    monkeypatch.setattr("tumorchain_jax.inference.case.check_labels", lambda *_: [refused])
+    ((case, records),) = Phantoms(analyzer, 2, 1)
+    assert records
+    assert len(case.forced) == 1
 
 
 def test_predicted_masks_change_what_is_seen_and_not_what_is_asked(analyzer: Analyzer) -> None:

@@ -182,11 +182,14 @@ class PaintedScans(Patients):
 
 
 def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -> Asked:
-    """Prepare the scan; the records are about what the true masks show, whichever are used."""
-    case = analyzer.prepare(patient.ct, patient.labels)
+    """Prepare the scan; the records are about what the true masks show, whichever are used.
+
+    A scan that seems implausible is asked about too: leaving it out would flatter the score.
+    """
+    case = analyzer.prepare(patient.ct, patient.labels, force=True)
     visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
     if predicted:
-        case = analyzer.prepare(patient.ct)
+        case = analyzer.prepare(patient.ct, force=True)
     return case, patient_records(patient, number, visible)
 
 
