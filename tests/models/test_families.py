@@ -29,6 +29,7 @@ from tumorchain_jax.models.layers.attention import one_sequence
 from tumorchain_jax.models.tumorchain.flops import training_flops
 from tumorchain_jax.models.tumorchain.model import (
     NANO,
+    NANO_LENS,
     TUMORCHAIN_3B,
     TUMORCHAIN_7B,
     TumorChain,
@@ -92,7 +93,7 @@ def test_config_of_the_first_families_is_written_as_ever(config: TumorChainConfi
 
 def test_config_of_nano_s_checkpoint_is_read() -> None:
     values = json.loads(CHECKPOINT.read_text())["model"]
-    assert TumorChainConfig.from_dict(values) == NANO
+    assert TumorChainConfig.from_dict(values) == NANO_LENS
     assert values == json.loads(CHECKPOINT.read_text())["model"], "left as it was"
 
 
