@@ -32,6 +32,7 @@ def config() -> ConfigDict:
     config = runpy.run_path(str(NANO))["get_config"]()
     config.update_from_flattened_dict(
         {"optimizer": "adamw", "trainable": ((".*", True),), "data.length": 256, "batch_size": 2}
+        | {"scan_unroll": 1}
     )
     return config
 

@@ -12,12 +12,10 @@ from tumorchain_jax.inference.language_model import MODEL, LanguageModel, exampl
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("gguf")
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.system(haste=True)
 
 PROMPTS = (
     "What is a tumour?",
-    "Name 3 organs of the abdomen, and what each is for.",
-    "Write a short poem about a radiologist who looks twice.",
     "What is 17 + 25? Explain step by step.",
     "Translate to French: The liver is enlarged, but the spleen is not.",
 )

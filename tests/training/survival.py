@@ -25,7 +25,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.py"
-STEPS = 24
+STEPS = 16
 FIELDS = ("step", "loss", "text_loss", "organ_loss", "gradient_norm", "learning_rate")
 
 

@@ -24,8 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_resume_after_two_kills_is_bit_identical(folder: Path) -> None:
-    assert SURVIVAL.survive(folder, "SIGKILL", times=2, seed=3)
+def test_resume_after_a_kill_is_bit_identical(folder: Path) -> None:
+    assert SURVIVAL.survive(folder, "SIGKILL", times=1, seed=3)
 
 
 def test_resume_with_another_number_of_processes_and_devices(folder: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -74,15 +74,15 @@ def bench_segment(
         plan = _write_model(folder, network, patch, spacing)
         write_patient(make_patient(FIRST_SEED), folder)
         values: dict[str, float] = {}
-        for what in ("tile", "scan"):
-            ours, our_peak = _measure(_Ours, folder, what, repeats)
-            reference, reference_peak = _measure(_Reference, folder, what, repeats)
+        ours, reference = (_measure(side, folder, repeats) for side in SIDES)
+        for what, own in ours.items():
+            other = reference[what]
             values |= {
-                f"{what}, s": ours,
-                f"{what} by nnU-Net, s": reference,
-                f"{what}, speedup": reference / ours,
-                f"{what}, peak GB": our_peak,
-                f"{what} by nnU-Net, peak GB": reference_peak,
+                f"{what}, s": own.seconds,
+                f"{what} by nnU-Net, s": other.seconds,
+                f"{what}, speedup": other.seconds / own.seconds,
+                f"{what}, peak GB": own.peak_gb,
+                f"{what} by nnU-Net, peak GB": other.peak_gb,
             }
         logits, expected = (np.load(folder / side.name / LOGITS) for side in SIDES)
         files = [nib.Nifti1Image.from_filename(folder / side.name / LABELS) for side in SIDES]
@@ -124,10 +124,15 @@ def _random(plan: Plan) -> Any:
     return jax.tree_util.tree_map_with_path(draw, nn.meta.unbox(shapes)["params"])
 
 
-def _measure(side: Any, folder: Path, what: str, repeats: int) -> tuple[float, float]:
-    """Measure the seconds of one side's work, and its peak memory in GB."""
+class _Cost(NamedTuple):
+    seconds: float
+    peak_gb: float
+
+
+def _measure(side: Any, folder: Path, repeats: int) -> dict[str, _Cost]:
+    """Measure one side's work; the scan, of many tiles, takes more memory than the tile before."""
     with OwnProcess(side, folder) as process:
-        return process(what, repeats), process.peak_gb()
+        return {what: _Cost(process(what, repeats), process.peak_gb()) for what in ("tile", "scan")}
 
 
 class _Ours:

@@ -139,7 +139,7 @@ def _initial(model: TumorChainConfig) -> dict[str, jax.Array]:
 def _reference_trainer(
     config: TumorChainConfig, batch: Batch, hyper: Hyperparameters
 ) -> TorchTrainer:
-    return TorchTrainer(config, _initial(config), batch, hyper)
+    return TorchTrainer(config, _initial(config), jax.device_put(batch), hyper)
 
 
 class _Trainer:
