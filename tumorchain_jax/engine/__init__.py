@@ -1,0 +1,1 @@
+"""TumorCoT data engine: CT and pathology reports in, reviewed chains of thought out."""

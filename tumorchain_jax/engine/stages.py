@@ -1,0 +1,90 @@
+"""T, N and M categories that a report states, with the characters where it states them.
+
+A category counts if its basis is said (`pT3`) or if its surroundings speak of staging: `T3` alone
+may be a vertebra or the number of a sample. What is not stated is not concluded from the findings.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Basis = Literal["clinical", "pathological", "after therapy", "not said"]
+
+
+@dataclass(frozen=True)
+class StageMention:
+    """A category in a text.
+
+    Attributes:
+        letter: `T`, `N` or `M`.
+        value: the category in capitals, substages in lower case: `T4a`, `NX`.
+        basis: clinical (c), pathological (p), or after therapy (y).
+        start, end: its characters in the text.
+    """
+
+    letter: str
+    value: str
+    basis: Basis
+    start: int
+    end: int
+
+
+# Scanned texts have the letter O for the number 0, and l or I for 1.
+_ONE = r"[cpyrmu]{0,3}[TNM](?:is|\s?[0-4OoXxlI][a-d]?)"
+_PARTS = re.compile(
+    r"(?P<basis>[cpyrmu]*)(?P<letter>[TNM])\s?(?P<value>(?<!\s)is|[0-4OoXxlI][a-d]?)"
+)
+# Categories side by side: `pT3 pN1`, `T4aN0M0`, `T3, N1`.
+_RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
+_STAGING = re.compile(r"\bstag(?:e|ing)|\bTNM\b|\bAJCC|\bUICC\b|\bp?T\s?N\s?M\b", re.IGNORECASE)
+_BEFORE = 60
+_DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1", "x": "X"}
+
+
+def find_stages(text: str) -> list[StageMention]:
+    """Return the categories that a text states, in the order of the text."""
+    return [mention for run in _RUN.finditer(text) for mention in _of_run(text, run)]
+
+
+def _of_run(text: str, run: re.Match[str]) -> list[StageMention]:
+    """Return the categories of a run; those without a basis need a neighbour or a word for it."""
+    parts = list(_PARTS.finditer(text, *run.span()))
+    said = _STAGING.search(text, max(0, run.start() - _BEFORE), run.start())
+    together = len({part["letter"] for part in parts}) > 1
+    return [
+        _mention(part)
+        for k, part in enumerate(parts)
+        # "No" and "To" are words, unless a category precedes them.
+        if part["basis"] or ((said or together) and (k or part["value"][0] not in "Oo"))
+    ]
+
+
+def stated(mentions: Iterable[StageMention], letter: str) -> str | None:
+    """Return the one category of a letter; None if none is stated, or different ones.
+
+    A pathological category is taken before a clinical one, and a category without a substage
+    gives way to the same with one. `TX` counts only where nothing else is stated.
+    """
+    mentions = [mention for mention in mentions if mention.letter == letter]
+    for bases in (("pathological", "after therapy"), ("not said",), ("clinical",)):
+        values = {mention.value for mention in mentions if mention.basis in bases}
+        values = values - {f"{letter}X"} or values
+        values = {v for v in values if not any(w != v and w.startswith(v) for w in values)}
+        if values:
+            return values.pop() if len(values) == 1 else None
+    return None
+
+
+def _mention(part: re.Match[str]) -> StageMention:
+    digit, substage = part["value"][0], part["value"][1:]
+    value = _DIGITS.get(digit, digit) + substage
+    return StageMention(part["letter"], part["letter"] + value, _basis(part["basis"]), *part.span())
+
+
+def _basis(prefix: str) -> Basis:
+    if "y" in prefix:
+        return "after therapy"
+    if "p" in prefix:
+        return "pathological"
+    return "clinical" if "c" in prefix else "not said"
