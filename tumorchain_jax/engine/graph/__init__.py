@@ -1,0 +1,1 @@
+"""Knowledge graph of the five organs: anatomy, findings, impressions, histology, risk, staging."""
