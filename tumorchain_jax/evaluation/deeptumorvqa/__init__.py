@@ -1,0 +1,1 @@
+"""DeepTumorVQA, both versions: question files, three rule sets, scores, synthetic cases."""
