@@ -47,7 +47,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _NO_IMAGE = re.compile(
-    r"\b(?:no|without an?|missing|not)\s+(?:see |view |access |open )?(?:the |any |an? |this )?"
+    r"\b(?:no|without an?|missing|not|cannot|can'?t|couldn't)\s+(?:see |view |access |open )?(?:the |any |an? |this )?"
     r"(?:images?|scans?|pictures?|ct)\b(?! (?:findings?|evidence|signs?))",
     re.IGNORECASE,
 )

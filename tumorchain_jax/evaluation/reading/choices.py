@@ -95,7 +95,7 @@ def _agreeing(options: Mapping[str, str], letter: str, named: set[str]) -> str |
 
 def _is_word(text: str, letter: re.Match[str]) -> bool:
     """Whether a lone capital is an article ("A cyst", "I see") or part of a name ("grade B")."""
-    if letter[0] in "AI" and _ARTICLE.match(text[letter.end() :]):
+    if letter[0] == "I" or letter[0] == "A" and _ARTICLE.match(text[letter.end() :]):
         return True
     return bool(_LABEL.search(text[: letter.start()]))
 

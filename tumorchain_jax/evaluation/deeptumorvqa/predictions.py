@@ -1,0 +1,93 @@
+"""Files of answers: a line of JSON for each question, with `qid` and the model's whole text."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.json_lines import parse_line
+from tumorchain_jax.evaluation.deeptumorvqa.questions import read_bytes
+
+_HINT = "give a line {\"qid\": ..., \"raw_output\": ...} for each question, once"
+NOT_STATED = "not stated"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers of a file.
+
+    Attributes:
+        name, sha256: of the file.
+        model, shown: who answered, and what of the scan they were shown.
+        outputs: qid -> the model's whole text (`raw_output`, else `pred_answer`).
+        upstream: qid -> the text that upstream scores (`pred_answer`, else `raw_output`).
+    """
+
+    name: str
+    sha256: str
+    model: str
+    shown: str
+    outputs: Mapping[str, str]
+    upstream: Mapping[str, str]
+
+
+def read_answers(path: Path, form: str, qids: Collection[str], partial: bool = False) -> Answers:
+    """Read a file of answers, JSON lines or a JSON list.
+
+    Args:
+        form: `mc` or `freeform`; lines that say another `format` are refused.
+        qids: of the questions.
+        partial: some questions may be without an answer.
+
+    Raises:
+        InputError: it cannot be read; a question is answered twice, not at all, or is unknown;
+            models, inputs or formats are mixed.
+    """
+    data = read_bytes(path, "a file of answers")
+    outputs: dict[str, str] = {}
+    upstream: dict[str, str] = {}
+    about: dict[str, set[str]] = {"format": {form}, "model": set(), "input": set()}
+    for source, row in _rows(path, data):
+        qid = row.get("qid")
+        texts = [row.get(name) for name in ("raw_output", "pred_answer")]
+        given = [text for text in texts if isinstance(text, str)]
+        if not isinstance(qid, str | int) or not given:
+            found = repr(row)[:80]
+            raise InputError(source, "answer", found, "qid and raw_output or pred_answer", _HINT)
+        qid = str(qid)
+        if qid in outputs:
+            raise InputError(source, "qid", f"{qid} again", "one answer each", _HINT)
+        if qid not in qids:
+            raise InputError(source, "qid", qid, "a question of the question file", _HINT)
+        outputs[qid] = next(filter(None, given), "")
+        upstream[qid] = next(filter(None, reversed(given)), "")
+        for name, values in about.items():
+            if name in row:
+                values.add(str(row[name]))
+                if len(values) > 1:
+                    found = " and ".join(sorted(values))
+                    raise InputError(source, name, found, "one in a file", "score them apart")
+    missing = [qid for qid in qids if qid not in outputs]
+    if missing and not partial:
+        found = f"none for {len(missing)} of {len(qids)} questions, the first {missing[0]}"
+        raise InputError(path, "answers", found, "one each", "answer them, or add --partial")
+    stated = {name: next(iter(values), NOT_STATED) for name, values in about.items()}
+    digest = hashlib.sha256(data).hexdigest()
+    return Answers(path.name, digest, stated["model"], stated["input"], outputs, upstream)
+
+
+def _rows(path: Path, data: bytes) -> list[tuple[str, Mapping[str, Any]]]:
+    if not data.lstrip().startswith(b"["):
+        lines = enumerate(data.splitlines(), 1)
+        return [(f"{path}:{n}", parse_line(line, f"{path}:{n}")) for n, line in lines if line.strip()]
+    try:
+        rows = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, "JSON", str(error)[:200], "a list of answers", _HINT) from error
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise InputError(f"{path}[{number}]", "answer", repr(row)[:80], "an object", _HINT)
+    return [(f"{path}[{number}]", row) for number, row in enumerate(rows)]

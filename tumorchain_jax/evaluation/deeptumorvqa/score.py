@@ -1,0 +1,280 @@
+"""Scores of DeepTumorVQA answers, by each rule set apart; no model and no JAX is needed.
+
+Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. A cell of
+fewer than `FEWEST_IMAGES` CTs has Wilson's interval where its scores are 0 or 1, else none.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.deeptumorvqa import rule_sets
+from tumorchain_jax.evaluation.deeptumorvqa.fixed import Format, Verdict, judge
+from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES, TYPES, UNITS, Subtype
+
+RULES = ("fixed", "upstream", "v1")
+FEWEST_IMAGES = 20
+TOLERANCES = (5, 10, 20, 50)
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question with its answer: all that scoring needs.
+
+    Attributes:
+        qid, image_id: of the question.
+        subtype: name, as version 2 writes it.
+        options: letter -> text.
+        truth: the right letter (`mc`) or the answer's text (`freeform`).
+        answer: the answer's text in either format.
+        output: the model's whole text.
+        upstream_text: what upstream scores of it.
+    """
+
+    qid: str
+    image_id: str
+    subtype: str
+    options: dict[str, str]
+    truth: str
+    answer: str
+    output: str
+    upstream_text: str
+
+
+def score(items: Sequence[Item], form: Format, rules: Sequence[str]) -> dict[str, Any]:
+    """Score items by each of the rule sets; percentages have two digits.
+
+    Args:
+        rules: of `RULES`.
+    """
+    scorers: dict[str, Callable[[Sequence[Item], Format], dict[str, Any]]] = {
+        "fixed": score_fixed,
+        "upstream": score_upstream,
+        "v1": score_v1,
+    }
+    return {name: scorers[name](items, form) for name in rules}
+
+
+def score_upstream(items: Sequence[Item], form: Format) -> dict[str, Any]:
+    """Score by upstream's rules, exactly: shares with four digits."""
+    rows = [(SUBTYPES[i.subtype].type, i.subtype, form, i.upstream_text, i.truth) for i in items]
+    return rule_sets.upstream_rows(rows)
+
+
+def score_v1(items: Sequence[Item], form: Format) -> dict[str, Any]:
+    """Score by version 1's rules: plain means over subtypes."""
+    values: dict[str, list[float]] = {}
+    for each in items:
+        case = {"subtype": each.subtype, "format": form}
+        case |= {"output": each.output, "truth": each.truth}
+        values.setdefault(each.subtype, []).append(rule_sets.v1_case(case))
+    means = {name: fmean(scores) for name, scores in values.items()}
+    by_type = {
+        kind: _percent(fmean(mean for name, mean in means.items() if SUBTYPES[name].type == kind))
+        for kind in TYPES
+        if any(SUBTYPES[name].type == kind for name in means)
+    }
+    rows = {
+        name: {"value": _percent(means[name]), "n": len(scores)} for name, scores in values.items()
+    }
+    return {"macro": _percent(fmean(means.values())), "by_type": by_type, "by_subtype": rows}
+
+
+def score_fixed(items: Sequence[Item], form: Format) -> dict[str, Any]:
+    """Score by the default rules.
+
+    Questions whose own answer cannot be read are counted and left out of everything else.
+    """
+    verdicts = [judge(SUBTYPES[i.subtype], form, i.options, i.truth, i.output) for i in items]
+    sound = [(i, v) for i, v in zip(items, verdicts, strict=True) if v.state != "bad_truth"]
+    counts = {"n_asked": len(sound), "bad_truth": len(items) - len(sound)}
+    if not sound:
+        return {**counts, "n_answered": 0, "abstained": {}}
+    draws = _Draws([item for item, _ in sound], [verdict for _, verdict in sound])
+    names = [name for name in SUBTYPES if any(item.subtype == name for item, _ in sound)]
+    by_type = {
+        kind: draws.row([name for name in names if SUBTYPES[name].type == kind])
+        for kind in TYPES
+        if any(SUBTYPES[name].type == kind for name in names)
+    }
+    rows = {}
+    for name in names:
+        of_subtype = [(item, verdict) for item, verdict in sound if item.subtype == name]
+        rows[name] = draws.row([name]) | _details(SUBTYPES[name], form, of_subtype)
+    whys = Counter(verdict.why for _, verdict in sound if verdict.why)
+    return {
+        **counts,
+        "n_answered": len(sound) - whys.total(),
+        "abstained": dict(sorted(whys.items())),
+        "micro": draws.row(names),
+        "macro": draws.macro(names),
+        "baselines": {
+            name: _mean_baseline([(rows[s]["n"], rows[s][name]) for s in names])
+            for name in ("chance", "majority")
+        },
+        "by_type": by_type,
+        "by_subtype": rows,
+    }
+
+
+class _Draws:
+    """Sums of scores by CT and subtype, and what draws of CTs make of them."""
+
+    def __init__(self, items: Sequence[Item], verdicts: Sequence[Verdict]):
+        images = patient_rows([item.image_id for item in items])
+        self.columns = {name: number for number, name in enumerate(SUBTYPES)}
+        shape = images.max() + 1, len(self.columns)
+        self.sums, self.counts, self.answered = (np.zeros(shape) for _ in range(3))
+        at = images, np.array([self.columns[item.subtype] for item in items])
+        scores = np.array([verdict.score or 0.0 for verdict in verdicts])
+        given = np.array([verdict.score is not None for verdict in verdicts])
+        np.add.at(self.sums, at, scores)
+        np.add.at(self.counts, at, 1)
+        np.add.at(self.answered, at, given)
+        self.binary = {
+            name: bool(np.isin(scores[at[1] == column], (0, 1)).all())
+            for name, column in self.columns.items()
+        }
+        weights = resampled(shape[0])
+        self.drawn_sums, self.drawn_counts = weights @ self.sums, weights @ self.counts
+
+    def row(self, names: Sequence[str]) -> dict[str, Any]:
+        """Score some subtypes together, each question alike."""
+        columns = [self.columns[name] for name in names]
+        n, right = self.counts[:, columns].sum(), self.sums[:, columns].sum()
+        answered = self.answered[:, columns].sum()
+        images = int((self.counts[:, columns].sum(1) > 0).sum())
+        shares = _share(
+            self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1)
+        )
+        if images >= FEWEST_IMAGES:
+            ends: list[float] | None = interval(shares)
+        else:
+            ends = _wilson(right, n) if all(self.binary[name] for name in names) else None
+        return {
+            "n": int(n),
+            "images": images,
+            "n_answered": int(answered),
+            "of_asked": _percent(right / n),
+            "ci95": [_percent(end) for end in ends] if ends else None,
+            "of_answered": _percent(right / answered) if answered else None,
+            "answered": _percent(answered / n),
+        }
+
+    def macro(self, names: Sequence[str]) -> dict[str, Any]:
+        """Score the mean over subtypes, of all asked."""
+        columns = [self.columns[name] for name in names]
+        shares = _share(self.drawn_sums[:, columns], self.drawn_counts[:, columns])
+        means = np.nanmean(shares, axis=1)
+        many = len(self.counts) >= FEWEST_IMAGES
+        ends = [_percent(end) for end in interval(means)] if many else None
+        return {"of_asked": _percent(float(means[0])), "ci95": ends, "subtypes": len(names)}
+
+
+def _share(
+    sums: Float[np.ndarray, "*cells"], counts: Float[np.ndarray, "*cells"]
+) -> Float[np.ndarray, "*cells"]:
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def _wilson(right: float, n: float) -> list[float]:
+    from scipy.stats import binomtest
+
+    ends = binomtest(int(right), int(n)).proportion_ci(method="wilson")
+    return [float(ends.low), float(ends.high)]
+
+
+def _percent(share: float) -> float:
+    return round(100 * float(share), 2)
+
+
+def _mean_baseline(rows: Sequence[tuple[int, float | None]]) -> float | None:
+    """Average a baseline over the questions that have one."""
+    known = [(n, value) for n, value in rows if value is not None]
+    total = sum(n for n, _ in known)
+    return round(sum(n * value for n, value in known) / total, 2) if known else None
+
+
+def _details(
+    subtype: Subtype, form: Format, pairs: Sequence[tuple[Item, Verdict]]
+) -> dict[str, Any]:
+    items = [item for item, _ in pairs]
+    found: dict[str, Any] = {"kind": subtype.kind, "chance": _chance(subtype, form, items)}
+    found["majority"] = _majority(form, pairs)
+    if form == "mc":
+        return found
+    if subtype.kind == "binary":
+        return found | _sensitivity([verdict for _, verdict in pairs])
+    if subtype.kind == "numeric":
+        return found | _numeric(subtype, [verdict for _, verdict in pairs])
+    return found
+
+
+def _chance(subtype: Subtype, form: Format, items: Sequence[Item]) -> float | None:
+    """Expected score of a random option; None for free numbers."""
+    if form == "freeform" and subtype.kind == "numeric":
+        return None
+    return _percent(fmean(1 / len(item.options) if item.options else 0.5 for item in items))
+
+
+def _majority(form: Format, pairs: Sequence[tuple[Item, Verdict]]) -> float:
+    """Score of the best constant answer: a text or a letter; of numbers their median."""
+    if form == "mc":
+        texts = Counter(item.options[item.truth.strip().upper()].lower() for item, _ in pairs)
+        letters = Counter(item.truth.strip().upper() for item, _ in pairs)
+        best = max(max(texts.values()), max(letters.values()))
+        return _percent(best / len(pairs))
+    truths = [verdict.truth for _, verdict in pairs]
+    numbers = [truth for truth in truths if isinstance(truth, float)]
+    if not numbers:
+        return _percent(max(Counter(truths).values()) / len(pairs))
+    guess = median(numbers)
+    return _percent(
+        fmean(max(0.0, 1 - abs(guess - t) / abs(t)) if t else float(guess == t) for t in numbers)
+    )
+
+
+def _sensitivity(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    def share(truth: str) -> float | None:
+        answered = [v.score for v in verdicts if v.truth == truth and v.score is not None]
+        return _percent(fmean(answered)) if answered else None
+
+    return {"sensitivity": share("yes"), "specificity": share("no")}
+
+
+def _numeric(subtype: Subtype, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Errors of the answered; shares within a tolerance and MRA of version 1 of all asked."""
+    assert subtype.quantity is not None
+    given = [v for v in verdicts if v.score is not None]
+    errors = [v.absolute_error for v in given if v.absolute_error is not None]
+    within = partial(_within, given, len(verdicts))
+    return {
+        "mra10": _percent(sum(v.mra10 or 0.0 for v in given) / len(verdicts)),
+        "tolerance": {f"{percent} %": within(percent / 100) for percent in TOLERANCES},
+        "exact": within(0.0),
+        "mean_absolute_error": round(fmean(errors), 4) if errors else None,
+        "median_absolute_error": round(median(errors), 4) if errors else None,
+        "unit": UNITS[subtype.quantity],
+    }
+
+
+def _within(given: Sequence[Verdict], asked: int, share: float) -> float:
+    def near(verdict: Verdict) -> bool:
+        assert verdict.absolute_error is not None
+        if verdict.relative_error is None:
+            return verdict.absolute_error == 0
+        return verdict.relative_error <= share
+
+    return _percent(sum(map(near, given)) / asked)
+
+
+def item_values(items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Return items as plain values."""
+    return [asdict(item) for item in items]
