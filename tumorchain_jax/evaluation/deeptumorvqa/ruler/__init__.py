@@ -1,0 +1,1 @@
+"""Measuring on masks, and what the measurements answer."""
