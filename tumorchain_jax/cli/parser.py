@@ -16,6 +16,7 @@ from tumorchain_jax.cli import (
     chat,
     compile,
     convert,
+    deeptumorvqa,
     demo,
     evaluate,
     experiments,
@@ -35,7 +36,7 @@ GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Data": (phantoms, prepare),
     "Weights": (convert, chat),
     "Large machines": (preflight, compile),
-    "Research": (experiments, bench, info),
+    "Research": (deeptumorvqa, experiments, bench, info),
 }
 """Subcommands by what they are for, in the order of `--help`."""
 JOINED = re.compile(r"-[A-Za-z][^ =]+")

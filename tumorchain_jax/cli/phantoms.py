@@ -31,15 +31,22 @@ def add_command(command: Command) -> None:
     add("--count", type=int, default=10, help="number of patients (default: 10)")
     add("--seed", type=int, default=0, help="seed of the first patient (default: 0)")
     add_patient_options(add)
+    add(
+        "--questions",
+        choices=("deeptumorvqa",),
+        help="add lesions, and write questions of all 42 subtypes of this benchmark: test_qa.json",
+    )
     add("--json", action="store_true", help="print the counts as JSON")
 
 
 def _phantoms(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.deeptumorvqa.synthetic.benchmark import write_benchmark
     from tumorchain_jax.phantoms.folder import write_phantom_folders
 
     check_numbers(options, count=(1, 10**6), seed=SEEDS)
     settings = patient_settings(options)
-    written = write_phantom_folders(options.output, options.seed, options.count, settings)
+    write = write_benchmark if options.questions else write_phantom_folders
+    written = write(options.output, options.seed, options.count, settings)
     speed = round(written.volumes_per_second_per_core, 2)
     if options.json:
         facts = {

@@ -47,7 +47,11 @@ def check_cases(path: Path, rules: Rules) -> Checked:
     if not held:
         hint = "name a cases.jsonl"
         raise InputError(path, "cases", "none", f"some with an outcome of {rules}", hint)
-    wrong = [(str(row["id"]), *map(json.dumps, pair)) for row, pair in held if pair[0] != pair[1]]
+    wrong = [
+        (str(row["id"]), json.dumps(expected), json.dumps(found))
+        for row, (expected, found) in held
+        if expected != found
+    ]
     credited = readings = None
     if rules == "fixed":
         verdicts = [rule_sets.fixed_case(row, _subtype(row)) for row, _ in held]

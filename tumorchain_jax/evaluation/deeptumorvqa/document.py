@@ -45,7 +45,7 @@ def score_files(
         InputError: a file cannot be used.
     """
     asked = read_questions(questions, version)
-    given = read_answers(answers, form, [q.qid for q in asked.questions], partial)
+    given = read_answers(answers, form, asked, partial)
     items = [
         Item(
             q.qid,

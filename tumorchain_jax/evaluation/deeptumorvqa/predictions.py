@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.json_lines import parse_line
-from tumorchain_jax.evaluation.deeptumorvqa.questions import read_bytes
+from tumorchain_jax.evaluation.deeptumorvqa.questions import QuestionFile, read_bytes
 
-_HINT = "give a line {\"qid\": ..., \"raw_output\": ...} for each question, once"
+_HINT = 'give a line {"qid": ..., "raw_output": ...} for each question, once'
 NOT_STATED = "not stated"
 
 
@@ -34,12 +34,12 @@ class Answers:
     upstream: Mapping[str, str]
 
 
-def read_answers(path: Path, form: str, qids: Collection[str], partial: bool = False) -> Answers:
+def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = False) -> Answers:
     """Read a file of answers, JSON lines or a JSON list.
 
     Args:
         form: `mc` or `freeform`; lines that say another `format` are refused.
-        qids: of the questions.
+        asked: the questions; lines that say the sha256 of another file are refused.
         partial: some questions may be without an answer.
 
     Raises:
@@ -47,9 +47,15 @@ def read_answers(path: Path, form: str, qids: Collection[str], partial: bool = F
             models, inputs or formats are mixed.
     """
     data = read_bytes(path, "a file of answers")
+    qids = {question.qid for question in asked.questions}
     outputs: dict[str, str] = {}
     upstream: dict[str, str] = {}
-    about: dict[str, set[str]] = {"format": {form}, "model": set(), "input": set()}
+    about: dict[str, set[str]] = {
+        "format": {form},
+        "questions": {asked.sha256},
+        "model": set(),
+        "input": set(),
+    }
     for source, row in _rows(path, data):
         qid = row.get("qid")
         texts = [row.get(name) for name in ("raw_output", "pred_answer")]
@@ -70,7 +76,7 @@ def read_answers(path: Path, form: str, qids: Collection[str], partial: bool = F
                 if len(values) > 1:
                     found = " and ".join(sorted(values))
                     raise InputError(source, name, found, "one in a file", "score them apart")
-    missing = [qid for qid in qids if qid not in outputs]
+    missing = [each.qid for each in asked.questions if each.qid not in outputs]
     if missing and not partial:
         found = f"none for {len(missing)} of {len(qids)} questions, the first {missing[0]}"
         raise InputError(path, "answers", found, "one each", "answer them, or add --partial")
@@ -82,7 +88,9 @@ def read_answers(path: Path, form: str, qids: Collection[str], partial: bool = F
 def _rows(path: Path, data: bytes) -> list[tuple[str, Mapping[str, Any]]]:
     if not data.lstrip().startswith(b"["):
         lines = enumerate(data.splitlines(), 1)
-        return [(f"{path}:{n}", parse_line(line, f"{path}:{n}")) for n, line in lines if line.strip()]
+        return [
+            (f"{path}:{n}", parse_line(line, f"{path}:{n}")) for n, line in lines if line.strip()
+        ]
     try:
         rows = json.loads(data)
     except (ValueError, RecursionError) as error:

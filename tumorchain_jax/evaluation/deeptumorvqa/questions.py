@@ -223,9 +223,9 @@ def _question(source: str, row: Mapping[str, Any]) -> Question:
 def _text(source: str, row: Mapping[str, Any], field: str, names: Sequence[str]) -> str:
     for name in names:
         value = row.get(name)
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            # An answer may be empty: its record is then at fault, and is counted as such.
-            if str(value).strip() or field == "answer":
-                return str(value)
+        plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+        # An answer may be empty: its record is then at fault, and is counted as such.
+        if plain and (str(value).strip() or field == "answer"):
+            return str(value)
     found = f"{list(row)[:4]}" if not any(name in row for name in names) else "nothing"
     raise InputError(source, field, found, "some text", _HINT)

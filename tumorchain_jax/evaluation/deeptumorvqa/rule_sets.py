@@ -75,4 +75,9 @@ def fixed_case(case: Mapping[str, Any], subtype: Subtype) -> dict[str, Any]:
     form: Format = "mc" if case["format"] == "mc" else "freeform"
     verdict = judge(subtype, form, case["options"], case["truth"], case["output"])
     score = None if verdict.score is None else round(verdict.score, 4)
-    return {"verdict": verdict.state, "why": verdict.why, "reading": verdict.reading, "score": score}
+    return {
+        "verdict": verdict.state,
+        "why": verdict.why,
+        "reading": verdict.reading,
+        "score": score,
+    }

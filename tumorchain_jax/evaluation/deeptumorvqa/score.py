@@ -151,9 +151,7 @@ class _Draws:
         n, right = self.counts[:, columns].sum(), self.sums[:, columns].sum()
         answered = self.answered[:, columns].sum()
         images = int((self.counts[:, columns].sum(1) > 0).sum())
-        shares = _share(
-            self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1)
-        )
+        shares = _share(self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1))
         if images >= FEWEST_IMAGES:
             ends: list[float] | None = interval(shares)
         else:

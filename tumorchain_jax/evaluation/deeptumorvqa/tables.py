@@ -39,7 +39,7 @@ def _fixed(score: Mapping[str, Any]) -> str:
     if not score["n_asked"]:
         return "\n".join(lines)
     head = ("", "n", "CTs", "of asked", "95 % interval", "of answered", "answered")
-    rows = [(*head, "chance", "majority")]
+    rows: list[tuple[str, ...]] = [(*head, "chance", "majority")]
     base = score["baselines"]
     rows.append(_row("micro (questions)", score["micro"] | base))
     macro = score["macro"]
@@ -52,7 +52,10 @@ def _fixed(score: Mapping[str, Any]) -> str:
         (f"  {name}", row) for name, row in score["by_subtype"].items() if row.get("tolerance")
     ]
     if numeric:
-        lines += ["", "numbers: share of asked within 5, 10, 20, 50 %, exact, MRA of version 1; error"]
+        lines += [
+            "",
+            "numbers: share of asked within 5, 10, 20, 50 %, exact, MRA of version 1; error",
+        ]
         table = [
             (
                 name,

@@ -111,9 +111,11 @@ def table(rows: Sequence[tuple[str, str, str, str, str]]) -> dict[str, Any]:
     for name, group in groups.items():
         found = subtypes[name] = ROWS[group[0][2]]([row[3:] for row in group])
         found["n_total"] = len(group)
-        value = found.get("mean_mra", found.get("accuracy"))
+        value = found["mean_mra" if "mean_mra" in found else "accuracy"]
         types.setdefault(group[0][0], []).extend([value] * len(group))
-    by_type = {name: {"accuracy": _mean(each), "n_total": len(each)} for name, each in types.items()}
+    by_type = {
+        name: {"accuracy": _mean(each), "n_total": len(each)} for name, each in types.items()
+    }
     overall = _mean([value for each in types.values() for value in each])
     total = {"accuracy": overall, "n_total": len(rows), "n_subtypes": len(groups)}
     return {"overall": total, "by_super_type": by_type, "by_subtype": subtypes}

@@ -43,11 +43,13 @@ _REFUSAL = re.compile(
     r"\b(?:can(?:no|')?t|can not|could(?: not|n't)|unable|impossible|not able|not possible|"
     r"(?:do|does|did)(?: not|n't) know|not sure|unsure|unclear|"
     r"(?:cannot|not) be (?:determined|assessed|answered)|as an ai|not enough information|"
-    r"no information|no idea|no way (?:to|of)|no answer|insufficient|non-?diagnostic|sorry|refuse|indeterminable)\b",
+    r"no information|no idea|no way (?:to|of)|no answer|insufficient|"
+    r"non-?diagnostic|sorry|refuse|indeterminable)\b",
     re.IGNORECASE,
 )
 _NO_IMAGE = re.compile(
-    r"\b(?:no|without an?|missing|not|cannot|can'?t|couldn't)\s+(?:see |view |access |open )?(?:the |any |an? |this )?"
+    r"\b(?:no|without an?|missing|not|cannot|can'?t|couldn't)\s+(?:see |view |access |open )?"
+    r"(?:the |any |an? |this )?"
     r"(?:images?|scans?|pictures?|ct)\b(?! (?:findings?|evidence|signs?))",
     re.IGNORECASE,
 )
@@ -59,7 +61,7 @@ def answer_part(text: str) -> str | Abstained:
     Invisible characters (Unicode category Cf) go; powers of ten keep their sign: `10^2`.
     """
     text = _POWER.sub(lambda power: "^" + power[0].translate(_SUPERSCRIPTS), text)
-    text = unicodedata.normalize("NFKC", text).replace("’", "'").replace("\u066b", ".")
+    text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").replace("\u066b", ".")
     text = "".join(c for c in text if unicodedata.category(c) != "Cf").strip()
     if text.startswith(ERROR_MARK):
         return Abstained("error")

@@ -14,7 +14,8 @@ _ALONE = rf"(?<![\w'])[{LETTERS}](?![\w']|-\w)"
 _LIST = re.compile(rf"{_ALONE}(?:\s*(?:,|/|&|\bor\b|\band\b|,\s*or\b|,\s*and\b)\s*{_ALONE})+")
 _NEITHER = re.compile(
     rf"\b(?i:neither)\s+{_ALONE}(?:\s*(?:,|nor|or)\s*{_ALONE})+"
-    rf"|\b(?i:not|nor|isn't|never|rather than|instead of|exclude)\s+(?:(?:option|choice)\s+)?{_ALONE}"
+    r"|\b(?i:not|nor|isn't|never|rather than|instead of|exclude)\s+"
+    rf"(?:(?:option|choice)\s+)?{_ALONE}"
 )
 _MARK = r"(?:\b(?i:{})\b|答案|选项|选择|选)"
 _MARKED = r"[\s\"'*:=(\[{{$\\]*(?:\b(?i:is|was|would be|should be)\b)?[\s\"'*:=(\[{{$\\]*"
@@ -95,7 +96,7 @@ def _agreeing(options: Mapping[str, str], letter: str, named: set[str]) -> str |
 
 def _is_word(text: str, letter: re.Match[str]) -> bool:
     """Whether a lone capital is an article ("A cyst", "I see") or part of a name ("grade B")."""
-    if letter[0] == "I" or letter[0] == "A" and _ARTICLE.match(text[letter.end() :]):
+    if letter[0] == "I" or (letter[0] == "A" and _ARTICLE.match(text[letter.end() :])):
         return True
     return bool(_LABEL.search(text[: letter.start()]))
 

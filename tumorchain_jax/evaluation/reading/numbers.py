@@ -10,11 +10,11 @@ from tumorchain_jax.evaluation.reading.answer_part import Abstained, refuses
 Quantity = Literal["volume", "HU", "ratio", "percent", "length", "count"]
 """What is asked for: cm3, HU, a ratio, percent, cm, a whole number."""
 
-_SIGN = r"(?:(?<![\w)\]%.])[+\-−–]|\bminus )?"
+_SIGN = r"(?:(?<![\w)\]%.])[+\-\u2212\u2013]|\bminus )?"
 _DIGITS = r"(?:\d{1,3}(?:[, ]\d{3})+(?![\d,])(?:\.\d+)?|\d+,\d+(?![\d,])|\d+(?:\.\d+)?|\.\d+)"
-_EXPONENT = r"(?:e[+-]?\d{1,4}\b|\s?[x×*]\s?10\s?\^\s?[+\-−]?\d{1,3})?"
+_EXPONENT = r"(?:e[+-]?\d{1,4}\b|\s?[x\u00d7*]\s?10\s?\^\s?[+\-\u2212]?\d{1,3})?"
 _NUMBER = re.compile(rf"(?<![\w.])(?<!\d,){_SIGN}{_DIGITS}{_EXPONENT}", re.IGNORECASE)
-_FRACTION = re.compile(r"(?<![\w./])(\d+(?:\.\d+)?)\s?[/:⁄]\s?(\d+(?:\.\d+)?)(?![\w/]|\.\d)")
+_FRACTION = re.compile(r"(?<![\w./])(\d+(?:\.\d+)?)\s?[/:\u2044]\s?(\d+(?:\.\d+)?)(?![\w/]|\.\d)")
 # A number that belongs to a name: segment 6, slice 48.
 _NAME = re.compile(
     r"\b(?:segments?|slices?|grades?|stages?|levels?|phases?|series|images?|figures?|steps?|"
@@ -45,12 +45,26 @@ _ALL_UNITS = "|".join(
 )
 _UNIT = re.compile(rf"\s?-?\s?({_ALL_UNITS})(?![\w^])", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
-_RANGE = re.compile(r"\s?(?:-|–|−|to|and|or|bis)\s?$", re.IGNORECASE)
+_RANGE = re.compile(r"\s?(?:-|\u2013|\u2212|to|and|or|bis)\s?$", re.IGNORECASE)
 _MARK = re.compile(r"\b(?:answer|total|sum|result|altogether)\b", re.IGNORECASE)
 _WORDS = {
     word: float(number)
     for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve".split()
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+        ]
     )
 } | {"single": 1.0, "solitary": 1.0}
 _WORD = re.compile(rf"\b({'|'.join(_WORDS)})\b(?![ -](?:hundred|thousand))", re.IGNORECASE)
@@ -79,7 +93,7 @@ def read_number(text: str, quantity: Quantity) -> float | Abstained:
     Args:
         text: as `answer_part` gives it.
     """
-    if re.match(r"[-–−]\s+\d", text) and quantity == "HU":
+    if re.match(r"[-\u2013\u2212]\s+\d", text) and quantity == "HU":
         return Abstained("ambiguous")  # a sign, or a bullet
     if quantity == "percent" and re.search(r"\bslice\b", text, re.IGNORECASE) and "%" not in text:
         return Abstained("ambiguous")  # the number of a slice, or its share
@@ -137,8 +151,8 @@ def _factor(unit: str, quantity: Quantity) -> float | None:
 
 
 def _value(text: str) -> float:
-    plain = re.sub("[−–]", "-", text.lower()).replace("minus ", "-")
-    base, _, power = re.sub(r"\s?[x×*]\s?10\s?\^\s?", "#", plain).partition("#")
+    plain = re.sub("[\u2212\u2013]", "-", text.lower()).replace("minus ", "-")
+    base, _, power = re.sub(r"\s?[x\u00d7*]\s?10\s?\^\s?", "#", plain).partition("#")
     if re.search(r"\d[, ]\d{3}(?:[, .]|e|$)", base):
         base = re.sub("[, ]", "", base)
     base = base.replace(",", ".").strip()

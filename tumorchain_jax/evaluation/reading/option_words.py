@@ -19,7 +19,7 @@ _SYNONYMS: tuple[tuple[str, str], ...] = (
     (r"\bcolorectum\b|\blarge bowel\b", "colon"),
     (r"\boesophagus\b", "esophagus"),
 )
-_ROMAN = {r: str(n) for n, r in enumerate("i ii iii iv v vi vii viii".split(), 1)}
+_ROMAN = {r: str(n) for n, r in enumerate(["i", "ii", "iii", "iv", "v", "vi", "vii", "viii"], 1)}
 _BEFORE = re.compile(
     r"(?:\b(?:not|no|never|without|neither|nor|than|unlike|excluded?|excluding)|\binstead of|"
     r"\brul(?:e|ed|ing) out|n't)\s+(?:(?:a|an|the|be|likely|really|any|in|to)\s+)*$"
@@ -90,9 +90,9 @@ def _by_part(options: Mapping[str, str], short: str) -> set[str]:
     found = set()
     for letter, option in options.items():
         parts = _bare(option).split()
-        if words and len(words) < len(parts) and words in (parts[: len(words)], parts[-len(words) :]):
-            found.add(letter)
-        elif parts[:1] == ["segment"] and number == parts[1:]:
+        length = len(words)
+        ends = (parts[:length], parts[-length:]) if 0 < length < len(parts) else ()
+        if words in ends or (parts[:1] == ["segment"] and number == parts[1:]):
             found.add(letter)
     return found
 

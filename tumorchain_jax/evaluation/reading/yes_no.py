@@ -31,7 +31,9 @@ _DENIAL = re.compile(
     r"|n't\b.*?(?=$|[.;\n]|\b(?:but|however|although)\b)",
     re.IGNORECASE,
 )
-_ABSENT = re.compile(r"\b(?:absent|absence|free of|normal|unremarkable|negative|excluded|unlikely)\b", re.IGNORECASE)
+_ABSENT = re.compile(
+    r"\b(?:absent|absence|free of|normal|unremarkable|negative|excluded|unlikely)\b", re.IGNORECASE
+)
 _PRESENT = re.compile(
     r"\b(?:present|presence|visible|seen|detected|identified|found|evident|positive|enlarged|recommended|"
     r"indicated|advised|abnormal|there (?:is|are)(?=\s+\w)|shows?|reveals?)\b",

@@ -16,7 +16,7 @@ KIDNEYS = (2, 3)
 LESION_ORGANS = (LIVER, PANCREAS, *KIDNEYS, COLORECTUM)
 """Organs whose lesions the benchmark asks about."""
 NEIGHBOURS = (1, 2, 3, 4, 5, 6, 7, 18, 19, 20, 52, 63)
-"""Organs that a lesion may be next to (merged labels up to 22, aorta and vena cava by their ids)."""
+"""Organs that a lesion may be next to (TotalSegmentator ids)."""
 NAMES = {52: "aorta", 63: "inferior vena cava"}
 VESSELS = (52, 63, 64)
 """Aorta, inferior vena cava, portal and splenic vein (TotalSegmentator ids)."""
@@ -170,7 +170,7 @@ def _neighbours(
 def _surrounded(
     organs: np.ndarray, lesion: Bool[np.ndarray, "I J K"], box: tuple[slice, ...]
 ) -> float:
-    """Measure the largest share of a vessel's outline in a slice that a lesion touches, as degrees."""
+    """Measure how many degrees of a vessel's outline a lesion touches, at most, in any slice."""
     near = _around(box, np.array((0, 25, 25)), organs.shape)
     disc = ndimage.generate_binary_structure(2, 1)[None]
     touching = ndimage.binary_dilation(lesion[near], disc)

@@ -88,9 +88,7 @@ def _exists(name: str, *kinds: str) -> Rule:
     return rule
 
 
-def _of_largest(
-    value: Callable[[Measured, Lesion], Answer], name: str = "", *kinds: str
-) -> Rule:
+def _of_largest(value: Callable[[Measured, Lesion], Answer], name: str = "", *kinds: str) -> Rule:
     """Make a rule about the largest lesion, of the organ in the question unless `name` is given."""
 
     def rule(measured: Measured, about: Sequence[str]) -> Answer:
@@ -177,7 +175,9 @@ def _clustering(measured: Measured, about: Sequence[str]) -> Answer:
         return None
     if counts[0] / sum(counts) > CLUSTERED:
         return "Highly clustered"
-    return "Somewhat clustered" if sum(counts[:2]) / sum(counts) >= SOMEWHAT else "Widely distributed"
+    return (
+        "Somewhat clustered" if sum(counts[:2]) / sum(counts) >= SOMEWHAT else "Widely distributed"
+    )
 
 
 def _heaviest(measured: Measured, about: Sequence[str]) -> Answer:
@@ -185,7 +185,9 @@ def _heaviest(measured: Measured, about: Sequence[str]) -> Answer:
         name: sum(each.volume_cm3 for each in _lesions(measured, name))
         for name in ("liver", "pancreas", "kidneys", "colon")
     }
-    return max(burdens, key=lambda each: burdens[each]).capitalize() if any(burdens.values()) else None
+    return (
+        max(burdens, key=lambda each: burdens[each]).capitalize() if any(burdens.values()) else None
+    )
 
 
 def _attenuation(measured: Measured, lesion: Lesion) -> Answer:

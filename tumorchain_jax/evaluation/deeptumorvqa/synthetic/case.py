@@ -21,9 +21,14 @@ from tumorchain_jax.scan.volume import Volume
 
 STREAM = 20
 """Second number of the seed, so that draws do not repeat those of the patient."""
-LIVER_CHANGES, FATTY_PANCREAS, LARGE_SPLEEN = 0.6, 0.4, 0.35
-LIVER_HU, BRIGHT_LIVER, PANCREAS_RATIO, SPLEEN_CM3 = (25.0, 75.0), (1.02, 1.2), (0.45, 0.95), (320.0, 1100.0)
-LIVER_LESIONS, PANCREAS_LESION, KIDNEY_LESIONS, COLON_LESION = 0.5, 0.65, 0.5, 0.25
+LIVER_CHANGES, FATTY_PANCREAS, LARGE_SPLEEN = 0.75, 0.4, 0.35
+LIVER_HU, BRIGHT_LIVER, PANCREAS_RATIO, SPLEEN_CM3 = (
+    (25.0, 75.0),
+    (1.02, 1.2),
+    (0.45, 0.95),
+    (320.0, 1100.0),
+)
+LIVER_LESIONS, PANCREAS_LESION, KIDNEY_LESIONS, COLON_LESION = 0.5, 0.65, 0.35, 0.25
 NEAR_VESSEL = 0.6
 CYST_HU, PANCREAS_CYST_HU, KIDNEY_TUMOUR_HU = (-3.0, 14.0), (2.0, 26.0), (60.0, 130.0)
 FEWEST_VOXELS, LEAST_LEFT, TRIES = 8, 0.6, 12
@@ -177,7 +182,9 @@ class _Painter:
         near = ndimage.distance_transform_edt(~own, self.spacing) < 8
         room = own | (near & (self.labels == 0) & (self.image < 0))
         if draw < 0.35:
-            self._ball(room, PANCREAS, self._size(9, 40), float(self.rng.uniform(*PANCREAS_CYST_HU)))
+            self._ball(
+                room, PANCREAS, self._size(9, 40), float(self.rng.uniform(*PANCREAS_CYST_HU))
+            )
             return
         hu = max(mean - 40.0, 40.0) if draw < 0.75 else mean + 45.0
         if self.rng.random() < NEAR_VESSEL:
