@@ -144,7 +144,8 @@ def make_answerer(
     """Make what `tumorchain deeptumorvqa predict` asks for.
 
     Raises:
-        InputError: the options do not go together, or a folder cannot be used.
+        InputError: the options do not go together, a folder cannot be used, or the model was
+            trained or calibrated on these digital patients.
     """
     if by in ("majority", "chance"):
         rule = majority if by == "majority" else chance
@@ -163,4 +164,7 @@ def make_answerer(
             hint = "ask about two CTs or more"
             raise InputError("command line", "--mismatched", "one CT", "another patient's", hint)
         others = dict(zip(images, [*images[1:], images[0]], strict=True))
-    return ModelAnswers(folder, checkpoint, form, masks, others)
+    model = ModelAnswers(folder, checkpoint, form, masks, others)
+    if asked.seeds:
+        model.analyzer.checkpoint.measured.check_seeds(asked.seeds, "evaluation")
+    return model

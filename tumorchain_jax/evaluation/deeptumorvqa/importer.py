@@ -100,6 +100,7 @@ def _document(asked: QuestionFile) -> dict[str, Any]:
     return {
         "version": "1" if asked.version == "v1" else "2.0.0",
         "synthetic": asked.synthetic,
+        **({"seeds": asked.seeds} if asked.seeds else {}),
         "imported_from": {"file": asked.name, "sha256": asked.sha256},
         "num_questions": len(asked.questions),
         "question_types": list(TYPES),

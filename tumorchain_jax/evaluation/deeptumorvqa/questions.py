@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.json_fields import Fields
 from tumorchain_jax.data.json_lines import parse_line
 from tumorchain_jax.evaluation.deeptumorvqa.fixed import Format
 from tumorchain_jax.evaluation.deeptumorvqa.subtypes import TYPES, Subtype, key, subtype_named
+from tumorchain_jax.weights.seeds import Seeds, read_seeds
 
 Version = Literal["v1", "v2"]
 VERSIONS: tuple[Version, ...] = ("v1", "v2")
@@ -70,6 +72,7 @@ class QuestionFile:
         name, sha256: of the file.
         version: of the benchmark.
         synthetic: what is synthetic about it; "" for the published files.
+        seeds: first seed and number of its digital patients; None for the published files.
         questions: in the order of the file.
     """
 
@@ -77,6 +80,7 @@ class QuestionFile:
     sha256: str
     version: Version
     synthetic: str
+    seeds: Seeds | None
     questions: tuple[Question, ...]
 
 
@@ -110,8 +114,9 @@ def read_questions(path: Path, version: Version | None = None) -> QuestionFile:
         seen.add(question.qid)
     chosen: Version = version or ("v1" if found == "v1" else "v2")
     synthetic = header.get("synthetic", "")
+    seeds = read_seeds(Fields(path, "", header), "seeds") if "seeds" in header else None
     return QuestionFile(
-        path.name, hashlib.sha256(data).hexdigest(), chosen, str(synthetic), questions
+        path.name, hashlib.sha256(data).hexdigest(), chosen, str(synthetic), seeds, questions
     )
 
 

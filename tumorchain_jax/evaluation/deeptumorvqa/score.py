@@ -1,7 +1,8 @@
 """Scores of DeepTumorVQA answers, by each rule set apart; no model and no JAX is needed.
 
 Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. A cell of
-fewer than `FEWEST_IMAGES` CTs has Wilson's interval where its scores are 0 or 1, else none.
+fewer than `FEWEST_IMAGES` CTs has Wilson's interval where it has one question for each CT and
+scores of 0 or 1, else none.
 """
 
 from collections import Counter
@@ -155,7 +156,8 @@ class _Draws:
         if images >= FEWEST_IMAGES:
             ends: list[float] | None = interval(shares)
         else:
-            ends = _wilson(right, n) if all(self.binary[name] for name in names) else None
+            alone = images == n and all(self.binary[name] for name in names)
+            ends = _wilson(right, n) if alone else None
         return {
             "n": int(n),
             "images": images,

@@ -57,9 +57,7 @@ def _mra(read: float | None, truth: float) -> float:
 
 
 def _near(read: float | None, truth: float, share: float) -> bool:
-    if read is None or not truth:
-        return read == truth
-    return abs(read - truth) / abs(truth) <= share
+    return read == truth if read is None or not truth else abs(read - truth) / abs(truth) <= share
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -63,6 +63,7 @@ def write_benchmark(
     document = {
         "version": VERSION,
         "synthetic": SYNTHETIC,
+        "seeds": [first_seed, count],
         "num_questions": len(rows),
         "question_types": list(TYPES),
         "questions": rows,

@@ -47,7 +47,7 @@ _TEXTS = {
     "largest lesion location": f"In which part is {_LARGEST}?",
     "largest lesion slice": f"Which slice shows most of {_LARGEST}, in percent of the slices from "
     "the feet up?",
-    "lesion count by location": "How many lesions lie in {0}?",
+    "lesion count by location": "How many lesions lie in this part of the liver: {0}?",
     "lesion counting": "How many lesions does the CT show in the {0}?",
     "lesion outlier": f"Is {_LARGEST} at least three times the volume of the second?",
     "liver lesion clustering": "How are the lesions spread over the parts of the liver (highly: "
