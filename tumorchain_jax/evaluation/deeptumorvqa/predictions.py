@@ -35,7 +35,7 @@ class Answers:
 
 
 def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = False) -> Answers:
-    """Read a file of answers, JSON lines or a JSON list.
+    """Read a file of answers: JSON lines (`.jsonl`), a JSON list, or the benchmark's own results.
 
     Args:
         form: `mc` or `freeform`; lines that say another `format` are refused.
@@ -86,15 +86,18 @@ def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = Fal
 
 
 def _rows(path: Path, data: bytes) -> list[tuple[str, Mapping[str, Any]]]:
-    if not data.lstrip().startswith(b"["):
-        lines = enumerate(data.splitlines(), 1)
-        return [
-            (f"{path}:{n}", parse_line(line, f"{path}:{n}")) for n, line in lines if line.strip()
-        ]
+    """Read JSON lines, a JSON list, or what the benchmark's runner writes."""
+    if path.suffix.lower() == ".jsonl":
+        lines = [(f"{path}:{n}", line) for n, line in enumerate(data.splitlines(), 1)]
+        return [(source, parse_line(line, source)) for source, line in lines if line.strip()]
     try:
         rows = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InputError(path, "JSON", str(error)[:200], "a list of answers", _HINT) from error
+        expected = "a file of JSON; of JSON lines if it ends in .jsonl"
+        raise InputError(path, "JSON", str(error)[:200], expected, _HINT) from error
+    rows = rows.get("results") if isinstance(rows, dict) else rows
+    if not isinstance(rows, list):
+        raise InputError(path, "results", repr(rows)[:80], "a list of answers", _HINT)
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise InputError(f"{path}[{number}]", "answer", repr(row)[:80], "an object", _HINT)
