@@ -65,6 +65,11 @@ def _outcome(line: LineFields, rules: Rules) -> tuple[Any, Any] | None:
     """Return what is expected and what the rules make of it; None if they do not apply."""
     op, row = line.one_of("op", ("score", "aggregate")), line.values
     line.text("id", filled=True)
+    expected = {"upstream": "upstream", "v1": "v1_third_party", "fixed": "fixed"}[rules]
+    needed = (expected, "options") if op == "score" else ("upstream", "questions", "predictions")
+    for name in needed:
+        if not isinstance(row.get(name), dict | list):
+            line.refuse(name, "an object", "take a whole file of cases")
     if op == "aggregate":
         return (row["upstream"], rule_sets.upstream_table(row)) if rules == "upstream" else None
     for name in ("format", "subtype", "kind", "truth", "output"):

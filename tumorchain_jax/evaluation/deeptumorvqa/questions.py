@@ -143,7 +143,7 @@ def split_options(source: object, text: str) -> dict[str, str]:
     starts = [number for number, mark in enumerate(marks) if mark[1] == "A"]
     run = marks[starts[-1] :] if starts else []
     letters = "".join(mark[1] for mark in run)
-    ends = [*(mark.start() for mark in run[1:]), len(text)]
+    ends = [*(mark.start() for mark in run), len(text)][1:]
     texts = [text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True)]
     distinct = len({each.lower() for each in texts}) == len(texts) and all(texts)
     if letters != LETTERS[: len(run)] or len(run) < FEWEST_OPTIONS or not distinct:

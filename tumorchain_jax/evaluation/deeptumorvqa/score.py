@@ -143,7 +143,7 @@ class _Draws:
             name: bool(np.isin(scores[at[1] == column], (0, 1)).all())
             for name, column in self.columns.items()
         }
-        weights = resampled(shape[0])
+        weights = resampled(len(self.sums))
         self.drawn_sums, self.drawn_counts = weights @ self.sums, weights @ self.counts
 
     def row(self, names: Sequence[str]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _near(read: float | None, truth: float, share: float) -> bool:
     return read == truth if read is None or not truth else abs(read - truth) / abs(truth) <= share
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Sequence[float | bool]) -> float:
     return round(sum(values) / len(values), 4) if values else 0.0
 
 

@@ -104,18 +104,19 @@ def measure(ct: Volume, labels: Volume, lesions: Volume) -> Measured:
         if organ not in hu:
             continue
         points = np.argwhere(mask) + [part.start for part in box]
+        world = points @ affine[:3, :3].T + affine[:3, 3]
         mean = float(image[box][mask].mean())
         areas = np.bincount(points[:, 0])  # from the feet upwards
         segment = ""
         if organ in segments:
-            centre = affine[:3, :3] @ points.mean(0) + affine[:3, 3]
-            segment = SEGMENTS[organ][segment_at(segments[organ], affine, centre) - 1]
+            nearest = segment_at(segments[organ], affine, world.mean(0))
+            segment = SEGMENTS[organ][nearest - 1]
         found.append(
             Lesion(
                 organ,
                 _kind(organ, mean, hu[organ]),
                 float(mask.sum() * cm3),
-                longest_diameter(points, affine) / 10,
+                longest_diameter(world, affine) / 10,
                 mean,
                 100 * (int(areas.argmax()) + 1) / len(marked),
                 segment,

@@ -127,7 +127,7 @@ def _sides(left: float, right: float, names: tuple[str, str, str]) -> str:
 
 def _asymmetry(measured: Measured, about: Sequence[str]) -> Answer:
     left, right = (
-        sum(each.volume_cm3 for each in _lesions(measured, f"{side} kidney"))
+        sum((each.volume_cm3 for each in _lesions(measured, f"{side} kidney")), 0.0)
         for side in ("left", "right")
     )
     names = ("Left kidney", "Right kidney", "Both about equal")
@@ -182,7 +182,7 @@ def _clustering(measured: Measured, about: Sequence[str]) -> Answer:
 
 def _heaviest(measured: Measured, about: Sequence[str]) -> Answer:
     burdens = {
-        name: sum(each.volume_cm3 for each in _lesions(measured, name))
+        name: sum((each.volume_cm3 for each in _lesions(measured, name)), 0.0)
         for name in ("liver", "pancreas", "kidneys", "colon")
     }
     return (

@@ -33,7 +33,7 @@ def find_lesions(ct: Volume, labels: Volume) -> Volume:
         own = labels.voxels == organ
         if not own.any():
             continue
-        (box,) = ndimage.find_objects(own)
+        (box,) = ndimage.find_objects(own.astype(np.uint8))
         inside = ndimage.binary_erosion(own[box], iterations=RIM_VOXELS)
         if not inside.any():
             continue

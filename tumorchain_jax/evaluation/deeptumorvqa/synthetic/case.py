@@ -126,7 +126,7 @@ class _Painter:
             if rng.random() < KIDNEY_LESIONS:
                 self._kidney(kidney)
         if rng.random() < COLON_LESION and not self._has_lesion(COLORECTUM):
-            self._ball(self.labels == COLORECTUM, COLORECTUM, self._size(20, 50), 75.0)
+            self._ball(self.labels == COLORECTUM, COLORECTUM, self._size(20.0, 50.0), 75.0)
 
     def _has_lesion(self, organ: int) -> bool:
         return bool((self.marked[self.labels == organ] > 0).any())
@@ -172,7 +172,7 @@ class _Painter:
             room[tuple(seats[near].T)] = True
         for _ in range(count):
             hu = self.rng.uniform(*CYST_HU) if cysts else max(mean + offset, 38.0)
-            self._ball(room, LIVER, self._size(9, 45), float(hu))
+            self._ball(room, LIVER, self._size(9.0, 45.0), float(hu))
 
     def _pancreas(self) -> None:
         mean, draw = self._mean(PANCREAS), self.rng.random()
@@ -183,14 +183,14 @@ class _Painter:
         room = own | (near & (self.labels == 0) & (self.image < 0))
         if draw < 0.35:
             self._ball(
-                room, PANCREAS, self._size(9, 40), float(self.rng.uniform(*PANCREAS_CYST_HU))
+                room, PANCREAS, self._size(9.0, 40.0), float(self.rng.uniform(*PANCREAS_CYST_HU))
             )
             return
         hu = max(mean - 40.0, 40.0) if draw < 0.75 else mean + 45.0
         if self.rng.random() < NEAR_VESSEL:
             self._around_vessel(own, hu)
         else:
-            self._ball(room, PANCREAS, self._size(10, 50), hu)
+            self._ball(room, PANCREAS, self._size(10.0, 50.0), hu)
 
     def _around_vessel(self, own: Bool[np.ndarray, "I J K"], hu: float) -> None:
         """Paint a tumour between the pancreas and the nearest great vessel, or around it."""
@@ -213,11 +213,11 @@ class _Painter:
         mean = self._mean(kidney)
         for _ in range(int(self.rng.integers(1, 4))):
             if self.rng.random() < 0.5:
-                self._ball(room, kidney, self._size(8, 30), float(self.rng.uniform(*CYST_HU)))
+                self._ball(room, kidney, self._size(8.0, 30.0), float(self.rng.uniform(*CYST_HU)))
             else:
                 hu = float(self.rng.uniform(*KIDNEY_TUMOUR_HU))
                 hu += 40 if abs(hu - mean) < 20 else 0
-                self._ball(room, kidney, self._size(10, 40), hu)
+                self._ball(room, kidney, self._size(10.0, 40.0), hu)
 
     def _ball(
         self,
