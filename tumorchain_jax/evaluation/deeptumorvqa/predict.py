@@ -41,6 +41,9 @@ def predict(asked: QuestionFile, answerer: Answerer, form: Format, output: Path)
 
 def _begin(path: Path, asked: QuestionFile, form: Format, common: dict[str, str]) -> set[str]:
     """Read which questions are answered in the file; drop a line that was cut."""
+    if path.suffix.lower() != ".jsonl":
+        expected, hint = "a name that ends in .jsonl", "it is a file of JSON lines"
+        raise InputError("command line", "-o", str(path), expected, hint)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
