@@ -20,10 +20,11 @@ CIRRHOSIS, INFLAMMATION, ENLARGEMENT = "cirrhosis", "inflammation", "enlargement
 
 @dataclass(frozen=True)
 class LesionFacts:
-    """One lesion: the part of its organ that it lies in, and its longest diameter in mm."""
+    """One lesion: the part of its organ, its longest diameter in mm, and `small` to `large`."""
 
     part: str
     mm: float
+    size: str
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def facts_of(patient: Patient) -> Facts:
     return Facts(
         in_view=tuple(o for o in _READ if o in shown or o == organ),
         organ=organ,
-        lesions=tuple(LesionFacts(lesion.segment, lesion.diameter_mm) for lesion in by_size),
+        lesions=tuple(LesionFacts(each.segment, each.diameter_mm, each.size) for each in by_size),
         nodes=sum(finding.kind == NODE for finding in patient.findings),
         metastases=tuple(sorted(metastases)),
         conditions=tuple((o, what) for o, what in conditions if o in shown),
