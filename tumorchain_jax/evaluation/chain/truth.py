@@ -80,6 +80,17 @@ class Truth:
         closed = said.kind in _CLOSED and any(true.kind in _CLOSED for true in known)
         return "wrong" if denied or closed or self.complete else "unverified"
 
+    def harm_if_wrong(self, said: Triple) -> float:
+        """Harm of a wrong statement: of a denial, that of what is there all the same."""
+        there = [
+            true.harm
+            for true in self.known
+            if said.relation == LACKS != true.relation
+            and (said.subject == ABDOMEN or same_place(true.subject, said.subject))
+            and (said.kind == "normal" or (true.kind, true.object) == (said.kind, said.object))
+        ]
+        return max([said.harm, *there])
+
     def _denial(self, said: Triple, there: Collection[Triple]) -> Worth:
         """Worth of a statement that something is not there."""
         known = self.known
