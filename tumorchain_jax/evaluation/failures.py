@@ -11,8 +11,8 @@ import numpy as np
 
 from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.data.dataset import ModelScan
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.patients import Patients
-from tumorchain_jax.evaluation.score import Item
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE
 from tumorchain_jax.reasoning.answer_values import NONE

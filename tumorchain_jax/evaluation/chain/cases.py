@@ -5,7 +5,6 @@ other conditions at the frequencies of `phantoms/incidental.py` or more often. E
 one voxel of the label map, so that everything which reads a `Patient`'s truth reads these as well.
 """
 
-
 import numpy as np
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, LIVER

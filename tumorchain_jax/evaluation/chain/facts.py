@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tumorchain_jax.anatomy.organs import DIGESTIVE, LIVER, MERGE, PANCREAS, SPLEEN
+from tumorchain_jax.anatomy.organs import LIVER, MERGE, PANCREAS, SPLEEN
 from tumorchain_jax.anatomy.staging import stage
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE, METASTASIS, NODE
 from tumorchain_jax.phantoms.lesions import NONE

@@ -31,8 +31,14 @@ HELD_OUT = Phrases(
             "The {organ} contains {count} masses. The dominant one measures {mm} mm and occupies "
             "the {part}. They are {density}, {shape} and {border}.",
         ),
-        "calcification": ("Calcific foci are present within it.", "Foci of calcification are seen."),
-        "rim enhancement": ("A rim of enhancement is evident.", "It exhibits peripheral enhancement."),
+        "calcification": (
+            "Calcific foci are present within it.",
+            "Foci of calcification are seen.",
+        ),
+        "rim enhancement": (
+            "A rim of enhancement is evident.",
+            "It exhibits peripheral enhancement.",
+        ),
         "wall thickening": (
             "The adjacent wall is thickened.",
             "Associated mural thickening is observed.",

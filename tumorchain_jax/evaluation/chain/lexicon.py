@@ -122,7 +122,9 @@ AFTER_ORGANS = _patterns(
     )
 )  # fmt: skip
 
-MEASURE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?(mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?)(?!\w)")
+MEASURE = re.compile(
+    r"(?<![\w.])(\d+(?:\.\d+)?) ?(mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?)(?!\w)"
+)
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
            "twelve")  # fmt: skip
 _NUMBER = rf"\d{{1,2}}|{'|'.join(NUMBERS)}|single|solitary|a pair of|both"

@@ -55,7 +55,9 @@ _CLAUSE = re.compile(
     r";|,? (?:but|whereas|while|although|though|however|yet)(?= )|, (?=(?:with )?no |without |and no )"
 )
 _MARKUP = re.compile(r"</?\w{1,20}>|[*`#|>]+|^\s*(?:[-+•]|\d+[.)])\s+", re.MULTILINE)
-_ARABIC = {str(n): roman for n, roman in enumerate("i ii iii iv v vi vii viii".split(), 1)}
+_ARABIC = {
+    str(n): roman for n, roman in enumerate(["i", "ii", "iii", "iv", "v", "vi", "vii", "viii"], 1)
+}
 
 
 class Statement(NamedTuple):
@@ -200,7 +202,9 @@ class _Reader:
     def _nodes(self, said: "_Clause") -> None:
         word = said.of("nodes")[0]
         named = any(each.value for each in said.of("nodes"))
-        sized = re.search(r"enlarge\w*|patholog\w+|suspicious|metasta\w+|abnormal|prominent", said.plain)
+        sized = re.search(
+            r"enlarge\w*|patholog\w+|suspicious|metasta\w+|abnormal|prominent", said.plain
+        )
         normal = any(w.kind == "normal" and not w.denied for w in said.words)
         count = NODE_COUNT.search(said.plain)
         if any(each.denied for each in said.of("nodes")) or (normal and not sized):
@@ -215,7 +219,9 @@ class _Reader:
         if count is None and word.end and re.match(r".{0,30}lymph node(?!s)", said.plain):
             count = re.match(r"(?:an?) ()", said.plain)
         if count is not None:
-            self._say(NODES, HAS, str(_number(count[1]) if count[1] else 1), "node count", said.text)
+            self._say(
+                NODES, HAS, str(_number(count[1]) if count[1] else 1), "node count", said.text
+            )
 
     def _metastases(self, said: "_Clause") -> None:
         for word in said.of("metastasis"):
@@ -237,7 +243,9 @@ class _Reader:
 
     def _normal(self, said: "_Clause") -> None:
         for word in said.of("normal"):
-            ill = re.search(r"abnormal|patholog|^remarkable|^conspicuous", said.plain[word.start : word.end])
+            ill = re.search(
+                r"abnormal|patholog|^remarkable|^conspicuous", said.plain[word.start : word.end]
+            )
             if bool(ill) != word.denied:
                 continue
             for mention in said.mentions:
@@ -273,9 +281,11 @@ class _Reader:
             if words and organ:
                 self.lesion_organ = organ
                 self._say(organ, HAS, LESION, "lesion", said.text)
-        elif self.topic != "lesion" or not self.lesion_organ:
-            return
-        elif said.mentions and all(m.subject != self.lesion_organ for m in said.mentions):
+        elif (
+            self.topic != "lesion"
+            or not self.lesion_organ
+            or (said.mentions and all(m.subject != self.lesion_organ for m in said.mentions))
+        ):
             return
         else:
             organ = self.lesion_organ

@@ -54,6 +54,10 @@ class RulesJudge:
             return ChainVerdict(FAILED, "reference not readable")
         return ChainVerdict(JUDGED, marks=_Marker(case, said).marks(), right=case.right)
 
+    def swapped(self) -> "RulesJudge":
+        """The same judge: rules read chain and reference apart."""
+        return self
+
 
 class _Marker:
     def __init__(self, case: Case, said: list[Triple]):
@@ -86,9 +90,7 @@ class _Marker:
 
     def _inaccuracy(self, expected: bool) -> float:
         wrong = self._wrong(self.findings)
-        right = sum(
-            _value(t) for t in self.findings if self.truth.worth(t) == "right"
-        )
+        right = sum(_value(t) for t in self.findings if self.truth.worth(t) == "right")
         if not wrong + right:
             return float(expected)
         return wrong / (wrong + right)

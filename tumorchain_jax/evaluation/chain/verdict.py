@@ -94,6 +94,10 @@ class Judge(Protocol):
         """Judge one chain; a failure is a verdict, never an exception."""
         ...
 
+    def swapped(self) -> "Judge":
+        """The same judge, shown the chain before the reference."""
+        ...
+
 
 # Silence.
 
@@ -103,11 +107,88 @@ _REFUSAL = re.compile(
     r"|unable to (?:assist|help|provide|view|interpret|analy[sz]e))",
     re.IGNORECASE,
 )
-_ENGLISH = frozenset("the of is in and a an no with to it this are there has by at be was on".split())
+_ENGLISH = frozenset(
+    [
+        "the",
+        "of",
+        "is",
+        "in",
+        "and",
+        "a",
+        "an",
+        "no",
+        "with",
+        "to",
+        "it",
+        "this",
+        "are",
+        "there",
+        "has",
+        "by",
+        "at",
+        "be",
+        "was",
+        "on",
+    ]
+)
 _FOREIGN = frozenset(
-    "der die das und ist mit nicht ein eine im des den el la los las una un en con del le les une"
-    " dans avec pas est il lo gli di della nel sono non och det ett som av och het een van niet"
-    " para por que se na da do em uma".split()
+    [
+        "der",
+        "die",
+        "das",
+        "und",
+        "ist",
+        "mit",
+        "nicht",
+        "ein",
+        "eine",
+        "im",
+        "des",
+        "den",
+        "el",
+        "la",
+        "los",
+        "las",
+        "una",
+        "un",
+        "en",
+        "con",
+        "del",
+        "le",
+        "les",
+        "une",
+        "dans",
+        "avec",
+        "pas",
+        "est",
+        "il",
+        "lo",
+        "gli",
+        "di",
+        "della",
+        "nel",
+        "sono",
+        "non",
+        "och",
+        "det",
+        "ett",
+        "som",
+        "av",
+        "och",
+        "het",
+        "een",
+        "van",
+        "niet",
+        "para",
+        "por",
+        "que",
+        "se",
+        "na",
+        "da",
+        "do",
+        "em",
+        "uma",
+    ]
 )
 _SENTENCE_END = (".", "!", "?", ")", "]", '"', "'", "*", ";", ":")
 _SHORT_WORDS, _FOREIGN_SCRIPT = 12, 0.2

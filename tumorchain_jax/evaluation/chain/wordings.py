@@ -46,7 +46,11 @@ PLAIN = Phrases(
             "Suspected cancer of the {organ}.",
             "The findings point to a malignant tumour of the {organ}.",
         ),
-        "no tumour": ("There is no tumour.", "No malignancy is seen.", "Nothing suggests a tumour."),
+        "no tumour": (
+            "There is no tumour.",
+            "No malignancy is seen.",
+            "Nothing suggests a tumour.",
+        ),
         "spread": ("There are metastases in the {sites}.", "It has spread to the {sites}."),
         "no spread": ("There are no metastases.", "No distant metastasis is seen."),
         "stage": ("Stage {t} {n} {m}.", "It is staged as {t}, {n}, {m}."),
