@@ -14,12 +14,14 @@ from tumorchain_jax.cli import (
     bench,
     calibrate,
     chat,
+    compare,
     compile,
     convert,
     demo,
     evaluate,
     experiments,
     info,
+    judge,
     phantoms,
     preflight,
     prepare,
@@ -31,7 +33,7 @@ from tumorchain_jax.core.text import printable
 
 PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
-    "Start here": (demo, analyze, segment, train, evaluate, calibrate),
+    "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, prepare),
     "Weights": (convert, chat),
     "Large machines": (preflight, compile),

@@ -35,9 +35,7 @@ def compare(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
     """
     check_same_questions(a, b)
     pairs = _pairs(a, b)
-    by_subtask = {
-        name: [pair for pair in pairs if pair[0].subtask == name] for name in _SUBTASKS
-    }
+    by_subtask = {name: [pair for pair in pairs if pair[0].subtask == name] for name in _SUBTASKS}
     reports = by_subtask["cot_report"]
     by_organ = {name: [pair for pair in reports if pair[0].organ == name] for name in TABLE_6}
     subtasks = {name: group for name, group in by_subtask.items() if group}
@@ -108,7 +106,9 @@ def _rounded_p(p: float) -> float:
 
 def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
     """Format what `compare` returns as text."""
-    head = f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'p Holm':>9}"
+    head = (
+        f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'p Holm':>9}"
+    )
     lines = [
         f"A: {names[0]}",
         f"B: {names[1]}",

@@ -36,9 +36,7 @@ def rejections(setting: Setting, draws: int, flips: int = 1000, seed: int = 0) -
     return sum(sign_flip(_differences(rng, setting), flips) < LEVEL for _ in range(draws))
 
 
-def _differences(
-    rng: np.random.Generator, setting: Setting
-) -> Float[np.ndarray, " patients"]:
+def _differences(rng: np.random.Generator, setting: Setting) -> Float[np.ndarray, " patients"]:
     """Draw each patient's difference in the number of right answers."""
     count = setting.patients, 1
     level = ACCURACY + 0.15 * rng.standard_normal(count)

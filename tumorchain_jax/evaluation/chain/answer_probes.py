@@ -90,7 +90,5 @@ def _probe(record: Record, value: str, right: bool, rng: np.random.Generator) ->
     if value == "none":
         text = f"It shows {words[rng.integers(len(words))]}."
     read = judge(record, text).right
-    case = Case(
-        record.patient, record.subtask, record.question, (), text, record.reasoning, read
-    )
+    case = Case(record.patient, record.subtask, record.question, (), text, record.reasoning, read)
     return AnswerProbe(case, right)

@@ -168,7 +168,9 @@ def _same(run: _Run, own: Sequence[Subject], rights: np.ndarray) -> Iterable[Row
         # A judge that marks all alike, right or wrong, does not change either: the next group.
         passed = abs(mean) <= CHANGE and max(map(abs, ends)) <= CHANGE_INTERVAL
         passed &= len(known) == len(change)
-        yield Row("same facts", form, len(known), len(change) - len(known), mean, *ends, bar, passed)
+        yield Row(
+            "same facts", form, len(known), len(change) - len(known), mean, *ends, bar, passed
+        )
 
 
 def _pairs(
@@ -356,4 +358,3 @@ def _rank_correlation(values: np.ndarray, lengths: Sequence[int]) -> float | Non
     if known.sum() < 3 or len(set(values[known])) < 2:
         return None
     return float(stats.spearmanr(values[known], np.asarray(lengths)[known]).statistic)
-

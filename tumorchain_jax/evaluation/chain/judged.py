@@ -143,7 +143,9 @@ def _check(row: Judged, source: str) -> None:
         refuse("marks", "marks where the state is judged, and nowhere else")
     if row.marks is not None:
         sound = isinstance(row.marks, dict) and set(row.marks) == set(NAMES)
-        if not sound or any(type(m) is not int or not 0 <= m <= HIGHEST for m in row.marks.values()):
+        if not sound or any(
+            type(m) is not int or not 0 <= m <= HIGHEST for m in row.marks.values()
+        ):
             refuse("marks", f"ten whole numbers from 0 to {HIGHEST}")
     for name in ("patient", "question", "why"):
         if not isinstance(getattr(row, name), str):

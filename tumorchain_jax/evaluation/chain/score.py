@@ -46,7 +46,9 @@ def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
     numbers: dict[str, Callable[[Judged], float | None]] = {
         "cot_e": lambda row: row.scores.cot_e if row.scores else None,
         **{
-            _NAMES[level]: (lambda row, level=level: row.scores.score(level) if row.scores else None)
+            _NAMES[level]: (
+                lambda row, level=level: row.scores.score(level) if row.scores else None
+            )
             for level in LEVELS
         },
         "agrees": lambda row: None if row.agrees is None else 100.0 * row.agrees,
@@ -76,17 +78,13 @@ def _reasons(rows: Sequence[Judged], state: str) -> dict[str, Any]:
     return {"n": why.total(), "why": dict(sorted(why.items()))}
 
 
-def _mean(
-    rows: Sequence[Judged], value: Callable[[Judged], float | None]
-) -> dict[str, Any] | None:
+def _mean(rows: Sequence[Judged], value: Callable[[Judged], float | None]) -> dict[str, Any] | None:
     """Average what is known, with an interval over patients and bounds for what failed."""
     all_values = [value(row) for row in rows]
     known = [(row.patient, v) for row, v in zip(rows, all_values, strict=True) if v is not None]
     if not known:
         return None
-    failed = sum(
-        row.state == FAILED and v is None for row, v in zip(rows, all_values, strict=True)
-    )
+    failed = sum(row.state == FAILED and v is None for row, v in zip(rows, all_values, strict=True))
     total, n = sum(v for _, v in known), len(known)
     draws = _draws([patient for patient, _ in known], np.array([v for _, v in known]))
     return {

@@ -110,5 +110,3 @@ def calibration_text(calibration: Calibration) -> str:
 
 def _mean(row: Mapping[str, Any] | None) -> str:
     return f"{row['mean']:.1f}" if row else "-"
-
-
