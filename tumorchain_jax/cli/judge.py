@@ -2,6 +2,8 @@
 
 import argparse
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,20 @@ def add_command(command: Command) -> None:
         metavar="JUDGE",
         help="rules (the default, offline), or: endpoint NAME, of the endpoints file",
     )
+    add(
+        "--endpoints",
+        type=Path,
+        default=Path("endpoints.toml"),
+        metavar="FILE",
+        help="where endpoints are described (llm/README.md); default: endpoints.toml",
+    )
+    add("--allow-remote", action="store_true", help="let texts leave this machine")
+    add(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="replies that were paid for, never asked for again; default: beside the output",
+    )
     add("--calibration", type=Path, metavar="FILE", help="what this judge was measured at")
     add("--subject", default="", metavar="MODEL", help="the model that wrote the chains")
     add("--allow-self", action="store_true", help="let a model judge its own chains")
@@ -57,9 +73,10 @@ def _judge(options: argparse.Namespace) -> int:
         values, text = rescore(options.rescore)
     else:
         calibration = read_calibration(options.calibration) if options.calibration else None
-        values, text = judge_items(
-            options.items, options.output, _named(options), calibration, options.subject
-        )
+        with _named(options) as judge:
+            values, text = judge_items(
+                options.items, options.output, judge, calibration, options.subject
+            )
     print(json.dumps(values) if options.json else text, end="\n" if options.json else "")
     return int(not values["judged"] or (options.strict and not values["usable"]))
 
@@ -77,7 +94,8 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.output and options.output.is_dir():
         hint = "name a file"
         raise InputError(options.output, "output", "a folder", "a file to write", hint)
-    calibration = calibrate(_named(options), options.phantoms, options.seed)
+    with _named(options) as judge:
+        calibration = calibrate(judge, options.phantoms, options.seed)
     values = calibration_values(calibration)
     if options.output:
         write_file(options.output, (json.dumps(values, indent=1) + "\n").encode())
@@ -85,11 +103,34 @@ def _calibrate(options: argparse.Namespace) -> int:
     return 0 if calibration.passed else 1
 
 
-def _named(options: argparse.Namespace) -> "Judge":
-    from tumorchain_jax.evaluation.chain.rules import RulesJudge
-
+@contextmanager
+def _named(options: argparse.Namespace) -> Iterator["Judge"]:
     match options.by:
         case ["rules"]:
-            return RulesJudge()
-    found, expected = " ".join(options.by), "rules, or: endpoint NAME"
-    raise InputError("command line", "--by", found, expected, "name a judge")
+            from tumorchain_jax.evaluation.chain.rules import RulesJudge
+
+            yield RulesJudge()
+        case ["endpoint", name]:
+            from tumorchain_jax.evaluation.chain.open_judge import (
+                check_other,
+                endpoint_judge,
+                find_endpoint,
+            )
+
+            endpoint = find_endpoint(options.endpoints, name)
+            if not options.action:
+                check_other(endpoint, options.subject, options.allow_self)
+            with endpoint_judge(endpoint, _journal(options), options.allow_remote) as judge:
+                yield judge
+        case words:
+            expected = "rules, or: endpoint NAME"
+            raise InputError("command line", "--by", " ".join(words), expected, "name a judge")
+
+
+def _journal(options: argparse.Namespace) -> Path:
+    if options.journal:
+        return options.journal
+    if options.output:
+        return options.output.with_name(f".{options.output.name}.replies.sqlite")
+    hint = "give -o, or --journal"
+    raise InputError("command line", "--journal", "none", "a file for the replies", hint)
