@@ -58,6 +58,11 @@ def add_command(command: Command) -> None:
     add("--rescore", type=Path, metavar="DIR", help="score a judged folder again, without a judge")
     add("--phantoms", type=int, default=300, metavar="N", help="calibrate: patients of each probe")
     add("--seed", type=int, default=6_000_000, metavar="N", help="calibrate: of the first patient")
+    add(
+        "--text-metrics",
+        action="store_true",
+        help="calibrate: instead, what BLEU, chrF and ROUGE are worth on the same reports",
+    )
     add("--json", action="store_true", help="print the scores as JSON")
 
 
@@ -94,6 +99,8 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.output and options.output.is_dir():
         hint = "name a file"
         raise InputError(options.output, "output", "a folder", "a file to write", hint)
+    if options.text_metrics:
+        return _text_metrics(options)
     with _named(options) as judge:
         calibration = calibrate(judge, options.phantoms, options.seed)
     values = calibration_values(calibration)
@@ -101,6 +108,16 @@ def _calibrate(options: argparse.Namespace) -> int:
         write_file(options.output, (json.dumps(values, indent=1) + "\n").encode())
     print(json.dumps(values) if options.json else f"{calibration_text(calibration)}\n{NOTICE}")
     return 0 if calibration.passed else 1
+
+
+def _text_metrics(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from tumorchain_jax.evaluation.chain.text_metrics import metrics_text, text_metrics
+
+    rows = text_metrics(options.phantoms, options.seed)
+    print(json.dumps([*map(asdict, rows)]) if options.json else f"{metrics_text(rows)}\n{NOTICE}")
+    return 0
 
 
 @contextmanager
