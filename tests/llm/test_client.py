@@ -84,8 +84,13 @@ def test_thirty_percent_faults_all_requests_end_and_the_ledger_is_the_servers(
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [("truncated", "invalid"), ("prose", "invalid"), ("wrong_shape", "invalid")]
-    + [("length", "length"), ("broken", "broken")],
+    [
+        ("truncated", "invalid"),
+        ("prose", "invalid"),
+        ("wrong_shape", "invalid"),
+        ("length", "length"),
+        ("broken", "broken"),
+    ],
 )
 def test_replies_that_never_fit_are_set_aside(tmp_path: Path, fault: str, kind: str) -> None:
     target = {"schema": "json_schema", "deadline_s": 20.0}
@@ -174,7 +179,7 @@ def test_nothing_but_429_ends_the_run_and_a_later_one_goes_on(tmp_path: Path) ->
         target = endpoint(server.url)
         ask_all(target, tmp_path / "j", questions(30))
         server.behaviour.faults = {"429": 1.0}
-        with pytest.raises(EndpointFailed, match="no reply for .* HTTP 429 too many requests"):
+        with pytest.raises(EndpointFailed, match=r"no reply for .* HTTP 429 too many requests"):
             ask_all(target, tmp_path / "j", questions(60), patience_s=4.0)
         assert server.sent < 200  # no storm
         server.behaviour.faults = {}
@@ -205,7 +210,7 @@ def test_limit_keeps_below_what_the_server_takes_at_once(tmp_path: Path) -> None
 def test_budget_stops_the_run_and_a_greater_one_goes_on(tmp_path: Path) -> None:
     with StubServer() as server:
         target = endpoint(server.url)
-        with pytest.raises(Stopped, match="at the budget of 0.001 USD"):
+        with pytest.raises(Stopped, match=r"at the budget of 0\.001 USD"):
             ask_all(target, tmp_path / "j", questions(100), budget=0.001)
         prompt, completion = server.tokens
         spent = (prompt + 2 * completion) / 1e6
@@ -232,17 +237,22 @@ def test_budget_of_nothing_buys_nothing(tmp_path: Path) -> None:
 
 
 def test_stop_keeps_what_is_in_flight(tmp_path: Path) -> None:
-    async def work(url: str) -> int:
+    spent = []
+
+    async def work(url: str) -> None:
         async with Client(endpoint(url), tmp_path / "j") as client:
-            with pytest.raises(Stopped):
+            try:
                 async for position, _ in client.stream(iter(questions(100))):
                     if position == 10:
                         client.stop()
-            return client.spent.calls
+            finally:
+                spent.append(client.spent.calls)
 
     with StubServer(Behaviour(latency_s=0.02)) as server:
-        kept = asyncio.run(work(server.url))
-        assert kept == server.paid.total() < 100
+        with pytest.raises(Stopped):
+            asyncio.run(work(server.url))
+        assert spent == [server.paid.total()]
+        assert spent[0] < 100
 
 
 def test_requests_are_taken_as_needed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from llm_questions import endpoint, questions
 from tumorchain_jax.bench.llm_stub import Behaviour, StubServer
 from tumorchain_jax.llm.client import ask_all
 
-KILLS, REQUESTS, IN_FLIGHT = 6, 400, 8
+KILLS, REQUESTS, IN_FLIGHT = 4, 300, 8
 
 
 @pytest.mark.system
@@ -22,13 +22,11 @@ def test_kill_and_resume_buys_nothing_twice(tmp_path: Path) -> None:
     faults = {"429": 0.05, "500": 0.05, "truncated": 0.05}
     with StubServer(Behaviour(0.03, faults, retry_after_s=0.05)) as server:
         command = [sys.executable, str(script), server.url, str(tmp_path / "j"), str(REQUESTS)]
-        in_flight = 0
         for _ in range(KILLS):
             process = subprocess.Popen(command, stdout=subprocess.PIPE)
             assert process.stdout is not None
             process.stdout.readline()  # at work
             time.sleep(generator.uniform(0.0, 0.3))
-            in_flight += server.at_once
             process.kill()
             process.wait()
             process.stdout.close()
