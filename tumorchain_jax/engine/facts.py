@@ -9,9 +9,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from tumorchain_jax.engine.text.context import Certainty, Polarity, Time
-
 SourceKind = Literal["radiology", "pathology", "mask"]
+Polarity = Literal["present", "absent"]
+Certainty = Literal["definite", "probable", "possible"]
+Time = Literal["current", "prior", "hypothetical"]
 
 ATTRIBUTES = (
     "finding", "shape", "boundary", "density", "count", "size", "depth", "others", "nodes",
@@ -50,7 +51,7 @@ class Fact:
         attribute: one of `ATTRIBUTES`.
         value: canonical word or number.
         unit: `mm`, `ml`, `HU`, `years`, or empty.
-        polarity, certainty, time: as in `engine/text/context.py`.
+        polarity, certainty, time: what `Context` in `engine/text/context.py` says of them.
         source: where it stands.
     """
 

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Literal
 
-Polarity = Literal["present", "absent"]
-Certainty = Literal["definite", "probable", "possible"]
-Time = Literal["current", "prior", "hypothetical"]
+from tumorchain_jax.engine.facts import Certainty, Polarity, Time
 
 
 @dataclass(frozen=True)
