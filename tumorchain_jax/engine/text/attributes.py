@@ -130,6 +130,23 @@ def count_before(text: str, begin: int, start: int) -> tuple[int, int, int] | No
     return None
 
 
+_COUNT_AFTER = re.compile(
+    r"\s*(?:\((?:n ?= ?)?(?P<bracket>\d{1,2})\)|[x*] ?(?P<times>\d{1,2})\b(?!\s?(?:mm|cm|x))|"
+    r"[:=|]\s*(?P<key>\d{1,2}|[a-zäöü]{3,8})\b(?!\s?(?:mm|cm|[.,]\d|x\b))|n ?= ?(?P<n>\d{1,2})\b|"
+    r"(?P<bare>\d{1,2})(?=\s*(?:,|;|enlarged|\(|$|up to|with)))"
+)
+
+
+def count_after(text: str, start: int, end: int) -> tuple[int, int, int] | None:
+    """Return the number right after a noun: "nodes: 3", "nodes x 5", "nodes (n=4)"."""
+    match = _COUNT_AFTER.match(text, start, end)
+    if not match:
+        return None
+    name = next(name for name, found in match.groupdict().items() if found)
+    count = count_of(match[name])
+    return None if count is None else (count, *match.span(name))
+
+
 def _is_label(before: str, rest: str) -> bool:
     """Whether a number belongs to a length or a name: "3 cm", "segment 7"."""
     if re.match(r"\d+(?:[.,]\d+)?[\s-]*(?:mm|cm|x|%|/|\.\d)", rest):

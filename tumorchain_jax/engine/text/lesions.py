@@ -56,9 +56,20 @@ class Lesions:
         """Return the organ of the tumour; where none is called so, of the first mass."""
         placed = [lesion for lesion in self.all if lesion.place.organ and not lesion.suspected]
         tumours = [x for x in placed if x.value == "tumour" or x.value in _malignant()]
-        tumours += [x for x in placed if x.value == "mass" and not x.concluded]
-        tumours += [x for x in placed if x.value == "mass"]
+        tumours += [x for x in placed if x.value in GENERIC and not x.concluded]
+        tumours += [x for x in placed if x.value in GENERIC]
         return tumours[0].place.organ if tumours else ""
+
+    def only_named(self, place: Place, value: str) -> Lesion | None:
+        """Return the lesion of an organ of which nothing but its name is known, if any.
+
+        "Known carcinoma of the colon. There is a 3 cm mass in the cecum." speaks of one.
+        """
+        for lesion in self.all:
+            if lesion.place == Place(place.organ) and place.organ and not lesion.sizes:
+                if lesion.value in GENERIC or lesion.value in _malignant():
+                    return lesion if value in GENERIC and not lesion.several else None
+        return None
 
     def match(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:
         """Return the lesion that a later mention of this place and name means, if any.

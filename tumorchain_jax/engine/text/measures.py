@@ -22,6 +22,7 @@ _RANGE = re.compile(
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")
 _PARTS = re.compile(_SIZE)
+_CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!size)(?<!vary)(?<!varying) (?:from|von)\s$")
 _UNIT_WORD = re.compile(_UNIT)
 # A number after these is a name: "segment 7, 3 cm".
 _LABEL = re.compile(
@@ -63,12 +64,18 @@ def find_measures(text: str, start: int, end: int, unit: str = "") -> list[Measu
     """
     found: list[Measure] = []
     taken = start
+    spans = []
     for match in _RANGE.finditer(text, start, end):
         mm = _mm(match[3], match[4])
         low = _mm(match[1], match[2] or match[4])
-        if low < mm:
+        if _CHANGE.search(text, max(start, match.start() - 16), match.start()):
+            # "Grown from 3 to 4 cm": two sizes, one of an earlier time.
+            found.append(Measure(low, match.start(), match.end(2) if match[2] else match.end(1)))
+            found.append(Measure(mm, match.start(3), match.end()))
+            spans.append(match.span())
+        elif low < mm:
             found.append(Measure(mm, *match.span(), upper=True))
-    spans = [(measure.start, measure.end) for measure in found]
+            spans.append(match.span())
     for match in _MEASURE.finditer(text, start, end):
         if match.start() < taken or any(a < match.end() and match.start() < b for a, b in spans):
             continue

@@ -17,7 +17,8 @@ from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sect
 from tumorchain_jax.engine.text.sentences import Sentence, split_sentences
 from tumorchain_jax.engine.text.spelling import corrections
 from tumorchain_jax.engine.text.stages import find_stages
-from tumorchain_jax.engine.text.vocabulary import Term, find_terms
+from tumorchain_jax.engine.text.tables import Cell, count_in, read_header, read_row
+from tumorchain_jax.engine.text.vocabulary import Entry, Term, find_terms
 from tumorchain_jax.engine.text.wording import Wording
 
 OTHERS = frozenset(
@@ -26,7 +27,8 @@ OTHERS = frozenset(
 """Signs that are an attribute of a lesion where the organ has one."""
 FIVE = frozenset(map(display_name, DIGESTIVE))
 _SILENT: frozenset[SectionKind] = frozenset({"technique", "advice"})
-_CARRIERS = ("lesion", "impression", "node")
+_CARRIERS = ("lesion", "impression", "node", "nodal organ")
+_NODES = ("node", "nodal organ")
 _SPECIFIC_IMPRESSION = {
     ("cyst", "liver"): "hepatic cyst",
     ("haemangioma", "liver"): "hepatic haemangioma",
@@ -41,13 +43,15 @@ _MEANS = re.compile(
     r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
     r"am ehesten|dd|im sinne|entsprechend|考虑|提示)(?![\w])|=|\(\s*$"
 )
+_ALL = re.compile(r"\W*(?:both|all|each|they|these|the (?:lesions|masses|tumou?rs|nodules)|beide|alle)\b")
 _NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
     r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
 )
 _DEFINITE = re.compile(
     r"(?:\b(?:the|this|that|said|known|its|these|those|above|described|same|die|der|das|diese\w*)"
-    r"\s+(?:[\w-]+\s+){0,4}|^\W*)$"
+    r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
+    r"[\w.-]+\s+){0,4}|^\W*)$"
 )
 _PLAIN_LEAD = re.compile(
     r"^(?:[\s,/()\"*-]|\b(?:and|or|but|yet|also|very|rather|somewhat|slightly|mildly|markedly|"
@@ -78,8 +82,8 @@ _NORMAL_NODE = re.compile(
     r"subcentimet\w+|sub-centimet\w+|reactive|benign|not pathological\w*|unauffällig\w*|"
     r"nicht vergrößert\w*|small|negative|within normal|uninvolved)\b"
 )
-_NODE_WORDS = ("adenopathy", "lymphadenopathy", "lymph node metastasis", "nodal metastasis",
-               "nodal mass", "nodal disease", "nodal involvement")  # fmt: skip
+_NAMES_DISEASE = re.compile(r"adenopath|metasta|disease|involvement|mass|enlargement|spread|deposit")
+_UNTICKED_CHOICE = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1)[^\[\]|;,.\u2610-\u2612\u25a1]*")
 _OF_NODES = re.compile(
     r"\b(?P<none>none|no|zero|0) of (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|out of|von)\s*"
     r"(?P<of>\d{1,3})\b"
@@ -140,7 +144,10 @@ class Reader:
         self._heading: tuple[Place, ...] = ()
         self._heading_holds = False
         self._near: tuple[Place, ...] = ()
-        self._unit = ""
+        self._columns: tuple[str, ...] = ()
+        self._cells: list[Cell] = []
+        self._pending: Place | None = None
+        self._group: list[Lesion] = []
         self._read()
 
     # --- the text in order -------------------------------------------------------------------
@@ -149,11 +156,14 @@ class Reader:
         self._foreign = find_instructions(self.text)
         for start, end in self._foreign:
             self.slips.append(("instruction", *self.wording.original_span(start, end)))
+            self.text = self.text[:start] + " " * (end - start) + self.text[end:]
+        self.terms = [t for t in self.terms if not self._is_foreign(t.start, t.end)]
         next_term = 0
         sections = split_sections(self.text)
         for section in sections:
             kind = self._kind(section)
-            self._heading, self._heading_holds, self._near, self._unit = (), False, (), ""
+            self._heading, self._heading_holds, self._near = (), False, ()
+            self._columns, self._pending = (), None
             if kind in _SILENT:
                 continue
             for sentence in split_sentences(self.text, section.start, section.end):
@@ -164,8 +174,7 @@ class Reader:
                     last += 1
                 terms = self.terms[next_term:last]
                 next_term = last
-                if not self._is_foreign(sentence.start, sentence.end):
-                    self._sentence(Setting(self.text, sentence, kind), terms)
+                self._sentence(Setting(self.text, sentence, kind), terms)
         self._stages(sections)
 
     def _kind(self, section: Section) -> SectionKind:
@@ -185,7 +194,7 @@ class Reader:
         if self.lesions.last:
             near.append(self.lesions.last.place.organ)
         loci = find_loci(self.text, sentence.start, terms, near)
-        if self._is_heading(setting, terms, loci):
+        if self._is_table(setting, terms, loci) or self._is_heading(setting, terms, loci):
             return
         mentions = self._mentions(setting, terms, loci)
         self._signs(setting, terms, loci, mentions)
@@ -194,6 +203,30 @@ class Reader:
         if places := [place for locus in loci if not locus.beside for place in locus.places]:
             self._near = tuple(places)
 
+    def _is_table(
+        self, setting: Setting, terms: Sequence[Term], loci: Sequence[Locus]
+    ) -> bool:
+        """Take in the head of a table, or what the columns say of a row; whether it was a head."""
+        sentence, words = setting.sentence, setting.words
+        self._cells = []
+        if words.count("|") < 2:
+            self._columns = ()
+            return False
+        if columns := read_header(words):
+            self._columns = columns
+            return True
+        if not self._columns:
+            return False
+        self._cells = read_row(self.text, sentence.start, sentence.end, self._columns)
+        places = [place for locus in loci for place in locus.places]
+        told = any(t.kind in ("density", "shape", "boundary") for t in terms) or any(
+            c.is_size and re.search(r"\d", self.text[c.start : c.end]) for c in self._cells
+        )
+        if places and told and not any(t.kind in _CARRIERS for t in terms):
+            self._pending = next((p for p in places if p.part), places[0])
+        self._heading, self._heading_holds = tuple(places[:1]), True
+        return False
+
     # --- headings ------------------------------------------------------------------------------
 
     def _is_heading(
@@ -201,10 +234,6 @@ class Reader:
     ) -> bool:
         """Take in what a heading or key names; whether the sentence says nothing else."""
         sentence, words = setting.sentence, setting.words
-        if match := re.search(r"\((mm|cm)\)|\bin (mm|cm)\b", words):
-            if "|" in words and not re.search(r"\d", words):
-                self._unit = match[1] or match[2]
-                return True
         if _LOCATION_KEY.match(words):
             self._locate_by_key(loci)
             return not any(term.kind in _CARRIERS for term in terms)
@@ -233,16 +262,25 @@ class Reader:
         places = [place for locus in loci for place in locus.places]
         if not places:
             return
+        place = next((place for place in places if place.part), places[0])
         last = self.lesions.last
-        if last and (not last.place.organ or self._heading_holds and last.place.organ == places[0].organ):
-            last.place = places[-1] if places[-1].part else places[0]
-        elif last and last.place == self._key_place and last.place.organ == places[0].organ:
-            last.place = places[0] if places[0].part else last.place
-        self._heading = self._near = tuple(places)
+        if self._pending:
+            self._pending = place
+        elif last and not last.place.organ:
+            last.place = place
+        elif last and self._heading == (last.place,) and place.organ == last.place.organ:
+            last.place = place if place.part else last.place
+        else:
+            self._pending = place
+        self._heading = self._near = (place,)
         self._heading_holds = True
-        self._key_place = places[0]
 
-    _key_place: Place | None = None
+    def _told_last(self) -> Lesion | None:
+        """Return the last lesion; one of which only the place was told so far becomes a lesion."""
+        if self._pending:
+            self.lesions.add(Lesion(self._pending, ""))
+            self._pending = None
+        return self.lesions.last
 
     # --- lesions and nodes -----------------------------------------------------------------------
 
@@ -257,13 +295,16 @@ class Reader:
             if context is None or not context.patient:
                 continue
             others = [span for span in spans if span != (term.start, term.end)]
-            if term.kind == "node":
+            if term.kind in _NODES:
                 self._node(setting, term, context, loci, others)
                 mentions.append(_Mention(term, context, []))
                 continue
             listed = context.polarity == "absent"
             own = locate(self.text, term.start, term.end, loci, others, listed=listed)
-            mentions.append(_Mention(term, context, self._lesion(setting, term, context, own, mentions)))
+            lesions = self._lesion(setting, term, context, own, mentions)
+            mentions.append(_Mention(term, context, lesions))
+        if group := [lesion for mention in mentions for lesion in mention.lesions]:
+            self._group = group
         return mentions
 
     def _lesion(
@@ -315,9 +356,9 @@ class Reader:
     ) -> tuple[str, str]:
         """Return the attribute and value of a mention."""
         if kind in ("impression", "state"):
-            if home and organ and home != organ:
-                value = "tumour" if value in _tumours() else value
-            if len(term.entries) > 1 and home != organ:
+            if home != organ and (organ or _NEEDS_PLACE.fullmatch(self.text, term.start, term.end)):
+                if value not in _tumours():
+                    return "finding", "mass"
                 value = "tumour"
             if setting.section == "pathology":
                 return "histology", value
@@ -355,7 +396,7 @@ class Reader:
     ) -> _Mention | None:
         """Return the mention before that this one says the nature of: "a mass, likely a cyst"."""
         for mention in reversed(mentions):
-            if mention.term.kind == "node":
+            if mention.term.kind in _NODES:
                 continue
             between = self.text[mention.term.end : term.start]
             if not mention.lesions or re.search(r";|\.\s", between):
@@ -379,6 +420,8 @@ class Reader:
         ]  # fmt: skip
 
     def _implied(self, term: Term) -> tuple[Place, ...]:
+        if _NEEDS_PLACE.fullmatch(self.text, term.start, term.end):
+            return ()
         organs = {entry.organ for entry in term.entries if entry.organ}
         if len(organs) == 1 and len(term.entries) == 1:
             return (Place(organs.pop()),)
@@ -386,6 +429,8 @@ class Reader:
 
     def _carried(self, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
         """Return the place of the heading, or of the sentence before."""
+        if term.value == "metastasis" and context.polarity == "absent":
+            return ()
         if self._heading:
             return self._heading
         if context.polarity == "absent" or context.time != "current":
@@ -425,11 +470,14 @@ class Reader:
                     last.place.part, place.part
                 ) and (value in GENERIC or last.value == value):  # fmt: skip
                     known = last
+        if known is None and not term.plural and not _NEW.search(before):
+            known = self.lesions.only_named(place, value)
         if known and (known.several == term.plural or later or term.plural is False):
             self.lesions.last = known
             if place.part and not known.place.part and known.place.organ == place.organ:
                 known.place = place
             return known
+        self._pending = None
         lesion = Lesion(place, value, term.plural, sizes, later, context.certainty == "possible")
         return self.lesions.add(lesion)
 
@@ -442,7 +490,7 @@ class Reader:
         if count == 1 and self.text[start:end] in _ARTICLES:
             return
         if (count > 1) == term.plural or term.value in ("metastasis",) or count == 1:
-            place = places[0] if places else Place("")
+            place = Place(places[0].organ if places else "")
             self._draft(setting, "count", str(count), start, end, Context(), place, None)
 
     def _node(
@@ -466,17 +514,16 @@ class Reader:
         place = places[0] if places else None
         if setting.section == "pathology" and self._nodes_of(setting, term, place):
             return
-        told = attributes.count_before(self.text, sentence.start, term.start)
+        clause = _UNTICKED_CHOICE.sub(" ", words)
+        told = attributes.count_before(
+            self.text, sentence.start, term.start
+        ) or attributes.count_after(self.text, term.end, sentence.end)
         sizes = attributes.find_sizes(self.text, sentence.start, sentence.end)
-        clause = words
-        normal = _NORMAL_NODE.search(clause) and not re.search(
-            r"\benlarged\b", re.sub(r"(?:not|non|un)(?: \w+)?[- ]?enlarged", "", clause)
-        )
+        normal = _NORMAL_NODE.search(clause) and not _ENLARGED.search(_NORMAL_NODE.sub(" ", clause))
         named = self.text[term.start : term.end]
-        is_told = (
-            _ENLARGED.search(clause) or sizes or told or "adenopath" in named or "metasta" in named
-            or "disease" in named or "involvement" in named or "mass" in named or "enlargement" in named
-        )  # fmt: skip
+        is_told = _ENLARGED.search(clause) or sizes or told or _NAMES_DISEASE.search(named)
+        if told and told[0] == 0:
+            context = replace(context, polarity="absent")
         if context.polarity == "present" and normal:
             context = replace(context, polarity="absent")
         elif context.polarity == "present" and not is_told:
@@ -484,18 +531,10 @@ class Reader:
         self._draft(
             setting, "finding", "lymph node", term.start, term.end, context, place, None, about="node"
         )
-        if context.polarity == "absent" or context.time != "current":
-            return
-        if told:
+        if told and context.polarity == "present" and context.time == "current":
             self._draft(
                 setting, "nodes", str(told[0]), told[1], told[2], context, place, None, about="node"
             )
-        elif key := attributes.count_key(self.text, term.end, sentence.end):
-            self._draft(setting, "nodes", str(key[0]), key[1], key[2], context, place, None, about="node")
-        elif match := re.match(r"\s*[:=|]\s*(\d{1,2}|two|three|four|five|six|seven|eight|nine|ten|one)\b(?!\s?(?:mm|cm|[.,]\d|x))", self.text[term.end : sentence.end]):
-            count = attributes.count_of(match[1])
-            start = term.end + match.start(1)
-            self._draft(setting, "nodes", str(count), start, start + len(match[1]), context, place, None, about="node")
 
     def _nodes_of(self, setting: Setting, term: Term, place: Place | None) -> bool:
         """Draft "3 of 21 nodes": how many are involved."""
@@ -522,6 +561,7 @@ class Reader:
         mentions: Sequence[_Mention],
     ) -> None:
         signs = [term for term in terms if term.kind == "sign"]
+        signs += self._large_spleen(setting, loci, signs)
         spans = [(m.term.start, m.term.end) for m in mentions]
         for term in signs:
             context = judge(setting, term.start, term.end)
@@ -530,7 +570,7 @@ class Reader:
             carrier = self._carrier(setting, term.start, term.end, mentions)
             home = term.entries[0].organ
             lesion = carrier.lesions[0] if carrier and carrier.lesions else None
-            if carrier and carrier.term.kind == "node":
+            if carrier and carrier.term.kind in _NODES:
                 continue
             places: tuple[Place, ...]
             own = locate(self.text, term.start, term.end, loci, spans)
@@ -549,13 +589,15 @@ class Reader:
                 continue
             elif lesion:
                 places = (lesion.place,)
+            elif self._goes_on(setting, context):
+                lesion = self.lesions.last
+                places = (self.lesions.last.place,) if self.lesions.last else ()
             elif self._heading:
                 places = self._heading
-            elif self.lesions.last and context.time == "current":
-                lesion = self.lesions.last
-                places = (lesion.place,)
-            else:
+            elif context.polarity == "present":
                 places = self._near or (Place(""),)
+            else:
+                places = (Place(""),)
             for place in places:
                 self._draft(
                     setting, "finding", term.value, term.start, term.end, context, place, lesion,
@@ -567,6 +609,31 @@ class Reader:
                 start = setting.sentence.start + match.start()
                 end = setting.sentence.start + match.end()
                 self._draft(setting, "others", "none", start, end, Context(), lesion.place, lesion)
+
+    def _large_spleen(
+        self, setting: Setting, loci: Sequence[Locus], signs: Sequence[Term]
+    ) -> list[Term]:
+        """Read "the spleen measures 15 cm and is enlarged"."""
+        if any(sign.value == "splenomegaly" for sign in signs):
+            return []
+        for locus in loci:
+            if locus.places == (Place("spleen"),) and not locus.beside:
+                match = _LARGE.search(self.text, locus.end, setting.sentence.end)
+                if match and not any(locus.end <= other.start < match.start() for other in loci):
+                    entry = Entry("sign", "splenomegaly", "spleen")
+                    return [Term((entry,), *match.span(), False)]
+        if self._heading == (Place("spleen"),) and not loci:
+            match = _LARGE.search(self.text, setting.sentence.start, setting.sentence.end)
+            if match:
+                return [Term((Entry("sign", "splenomegaly", "spleen"),), *match.span(), False)]
+        return []
+
+    def _goes_on(self, setting: Setting, context: Context) -> bool:
+        """Whether a sentence that names no place goes on telling of the last lesion."""
+        last = self._told_last()
+        if last is None or context.time != "current" or setting.section == "history":
+            return False
+        return not self._heading or last.place.organ in {place.organ for place in self._heading}
 
     def _normal(
         self,
@@ -589,7 +656,7 @@ class Reader:
                 continue
             clause = self._clause(setting, term)
             if any(
-                m.context.polarity == "present" and m.term.kind != "node"
+                m.context.polarity == "present" and m.term.kind not in _NODES
                 and clause[0] <= m.term.start < clause[1] for m in mentions
             ):  # fmt: skip
                 continue
@@ -597,7 +664,7 @@ class Reader:
             before = [l for l in inside if l.end <= term.start]
             named = before or inside
             places = [p for l in named for p in l.places] or list(self._heading)
-            if any(m.term.kind == "node" and clause[0] <= m.term.start for m in mentions):
+            if any(m.term.kind in _NODES and clause[0] <= m.term.start for m in mentions):
                 continue
             for place in dict.fromkeys(places):
                 absent = Context(polarity="absent")
@@ -638,8 +705,10 @@ class Reader:
                 self._draft(setting, term.kind, term.value, term.start, term.end, context, place, lesion)
         self._sizes(setting, terms, loci, mentions)
         self._depth(setting, loci, mentions)
-        if not mentions:
-            key = attributes.count_key(self.text, sentence.start, sentence.end)
+        if not mentions or self._cells:
+            key = count_in(self.text, self._cells) or attributes.count_key(
+                self.text, sentence.start, sentence.end
+            )
             if key and self.lesions.last and not re.search(r"\bnodes?\b|\bln\b", setting.words):
                 place = Place(self.lesions.last.place.organ)
                 self._draft(setting, "count", str(key[0]), key[1], key[2], Context(), place, None)
@@ -652,9 +721,13 @@ class Reader:
         mentions: Sequence[_Mention],
     ) -> None:
         sentence = setting.sentence
-        sizes = attributes.find_sizes(self.text, sentence.start, sentence.end, self._unit)
+        sizes = attributes.find_sizes(self.text, sentence.start, sentence.end)
+        for cell in self._cells:
+            if cell.is_size and cell.unit and not sizes:
+                sizes = attributes.find_sizes(self.text, cell.start, cell.end, cell.unit)
         signs = [t for t in terms if t.kind == "sign"]
         taken: dict[int, int] = {}
+        current = [size for size in sizes if not size.prior]
         for size in sizes:
             measure = size.measure
             target = self._target(setting, measure.start, measure.end, loci, mentions)
@@ -662,9 +735,14 @@ class Reader:
                 continue
             sign = [t for t in signs if t.end <= measure.start and t.value in _MEASURED_SIGNS]
             carriers = [m.term.end for m in mentions if m.term.end <= measure.start]
-            if sign and sign[-1].end > max(carriers, default=-1):
+            carrier = self._carrier(setting, measure.start, measure.end, mentions)
+            follows = carrier is not None and carrier.term.start >= measure.end
+            if sign and not follows and sign[-1].end > max(carriers, default=-1):
                 continue
             lesions, told = target
+            if len(lesions) > 1 and len(lesions) == len(current) and not size.prior:
+                # "In the body and the antrum, of 33 and 21 mm".
+                lesions = [lesions[current.index(size)]]
             if len(lesions) != 1:
                 continue
             lesion = lesions[0]
@@ -681,15 +759,46 @@ class Reader:
             turn = taken.get(id(lesion), 0)
             if not size.prior:
                 taken[id(lesion)] = turn + 1
+            part = self._part_of_size(lesion, loci, sizes, sizes.index(size), carrier)
             if lesion.several and turn and not size.prior:
                 # "Metastases of 20, 24 and 30 mm": each size is one of them.
-                lesion = self.lesions.add(Lesion(lesion.place, lesion.value, True, [measure.mm]))
+                place = part or lesion.place
+                lesion = self.lesions.add(Lesion(place, lesion.value, True, [measure.mm]))
+                self._group.append(lesion)
+                if carrier:
+                    name = carrier.term
+                    self._draft(
+                        setting, "finding", lesion.value, name.start, name.end, context, place, lesion
+                    )
             elif turn and not size.prior:
                 continue
             self._draft(
                 setting, "size", f"{measure.mm:g}", measure.start, measure.end, context,
                 lesion.place, lesion, unit="mm",
             )  # fmt: skip
+
+    def _part_of_size(
+        self,
+        lesion: Lesion,
+        loci: Sequence[Locus],
+        sizes: Sequence[attributes.Size],
+        turn: int,
+        carrier: _Mention | None,
+    ) -> Place | None:
+        """Return where one of several lesions is: "34 mm in segment 8 and 21 mm in segment 5"."""
+        if not lesion.several or carrier is None or len(sizes) < 2:
+            return None
+        parts = [
+            locus for locus in loci
+            if locus.places[0].part and locus.places[0].organ == lesion.place.organ
+            and locus.start >= carrier.term.end and not locus.beside
+        ]  # fmt: skip
+        if len(parts) != len(sizes):
+            return None
+        place = parts[turn].places[0]
+        if turn == 0:
+            lesion.place = place
+        return place
 
     def _depth(
         self, setting: Setting, loci: Sequence[Locus], mentions: Sequence[_Mention]
@@ -723,14 +832,16 @@ class Reader:
         """Return the lesions that an attribute tells of, and what is said of them; None if none."""
         carrier = self._carrier(setting, start, end, mentions)
         if carrier:
-            if carrier.term.kind == "node":
+            if carrier.term.kind in _NODES:
                 return None
             if not carrier.lesions and carrier.context.polarity == "present":
                 return ([], carrier.context) if carrier.context.time == "prior" else None
             return carrier.lesions, carrier.context
-        last = self.lesions.last
-        if last is None or setting.section in ("history", "comparison"):
+        last = self._told_last() if setting.section not in ("history", "comparison") else None
+        if last is None:
             return None
+        if _ALL.match(setting.words) and last in self._group:
+            return self._group, Context()
         named = [p for locus in loci if not locus.beside and locus.start < start for p in locus.places]
         if any(place.organ != last.place.organ for place in named) and last.place.organ:
             return None
@@ -901,6 +1012,11 @@ class Reader:
         )
 
 
+_NEEDS_PLACE = re.compile(
+    r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
+    r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
+)
+_LARGE = re.compile(r"\b(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b")
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 _HOLLOW = frozenset({"stomach", "colon", "esophagus"})

@@ -22,6 +22,8 @@ _PLAIN = str.maketrans(
         **dict(zip("\uff1a\uff1b\uff0c\u3002\uff08\uff09\u3001", ":;,.(),", strict=True)),
     }
 )
+# A tab between two columns.
+_CELL = re.compile(r"(?<=\S)\t(?=\S)")
 _WORD = re.compile(
     r"[0-9]+(?:[.,][0-9]+)*|[\u3400-\u9fff]|[^\W\d_\u3400-\u9fff]+(?:[0-9]+[a-z]?(?![a-z]))?"
 )
@@ -97,7 +99,7 @@ class Wording:
             corrections: misspelt word -> word, both in small letters.
         """
         self.original = original
-        plain = original.translate(_PLAIN)
+        plain = _CELL.sub("|", original).translate(_PLAIN)
         lower = plain.lower()
         if len(lower) != len(plain):
             lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in plain)
