@@ -93,7 +93,9 @@ def within(subtask: str, steps: Iterable[Step]) -> Chain:
     fence = FENCES.get(subtask)
     if fence is None:
         return tuple(steps)
-    return tuple(step for step in steps if all(_fits(claim, subtask, fence) for claim in step.claims))
+    return tuple(
+        step for step in steps if all(_fits(claim, subtask, fence) for claim in step.claims)
+    )
 
 
 def _fits(claim: Claim, subtask: str, fence: frozenset[str]) -> bool:
@@ -261,7 +263,8 @@ class _Organ:
         if not self.all_known:
             return []
         grouped = any(
-            f.attribute == "count" and f.lesion == number and f.value != "1" for f in self.view.facts
+            f.attribute == "count" and f.lesion == number and f.value != "1"
+            for f in self.view.facts
         )
         if grouped:
             return []
@@ -360,7 +363,7 @@ class _Organ:
         options = (str(number), *near[:3])
         (kind,) = kinds
         named = "lesions" if kind in ("mass", TUMOUR) else plural(kind)
-        yield from self._ask("count", "count", str(number), steps, options, kind=named)
+        yield from self._ask("count", "count", str(number), steps, options, things=named)
 
     # Stage and report.
 
@@ -415,7 +418,9 @@ class _Organ:
         elif sure:
             what = "a tumour" if TUMOUR in sure else sure[0]
             part = self._one_part()
-            answer = f"{what} of the {self.name}" if TUMOUR in sure else f"{what} in the {self.name}"
+            answer = (
+                f"{what} of the {self.name}" if TUMOUR in sure else f"{what} in the {self.name}"
+            )
             answer += f", in {the(part)}" if part else ""
         else:
             return
@@ -432,7 +437,9 @@ def stage_options(graph: KnowledgeGraph, organ: str, letter: str, value: str) ->
     """Return the categories of an organ's tumour, the true one first; coarse ones beside finer."""
     prefix = f"{organ} {letter}"
     known = [e.object for e in graph.edges if e.relation == "staged_as"]
-    found = dict.fromkeys(each.removeprefix(f"{organ} ") for each in known if each.startswith(prefix))
+    found = dict.fromkeys(
+        each.removeprefix(f"{organ} ") for each in known if each.startswith(prefix)
+    )
     return (value, *(v for v in found if not v.startswith(value) and not value.startswith(v)))
 
 

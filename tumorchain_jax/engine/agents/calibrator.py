@@ -64,10 +64,16 @@ def step_issues(
             yield f"{what}: {unknown[0]} is neither a fact nor an edge that was shown"
             continue
         issue = claim_issue(
-            view, claim, step.level, [facts[i] for i in claim.facts], [edges[i] for i in claim.edges]
+            view,
+            claim,
+            step.level,
+            [facts[i] for i in claim.facts],
+            [edges[i] for i in claim.edges],
         )
         if issue:
             yield f"{what}: {issue}"
+    if step.level == "impression" and "suggest" not in step.text:
+        yield "an impression that is not put as what the findings suggest"
     if issue := wording_issue(step):
         yield issue
 

@@ -178,9 +178,15 @@ class _Work:
     def view(self, organ: str, attempt: int, strategy: Strategy, issue: str) -> View:
         """Choose what Reasoner and Calibrator are shown; widening adds the neighbours' facts."""
         own = [fact for fact in self.ct if fact.organ in (organ, "")]
-        near = {e.object for e in self.graph.edges if (e.subject, e.relation) == (organ, "adjacent_to")}
-        near |= {e.subject for e in self.graph.edges if (e.object, e.relation) == (organ, "adjacent_to")}
-        around = [fact for fact in self.ct if fact.organ in near] if strategy == "widen_region" else []
+        near = {
+            e.object for e in self.graph.edges if (e.subject, e.relation) == (organ, "adjacent_to")
+        }
+        near |= {
+            e.subject for e in self.graph.edges if (e.object, e.relation) == (organ, "adjacent_to")
+        }
+        around = (
+            [fact for fact in self.ct if fact.organ in near] if strategy == "widen_region" else []
+        )
         # Spread to other organs is part of any view: M is staged by it.
         around += [
             fact
@@ -224,7 +230,9 @@ class _Work:
         steps = ask.steps
         if ask.search:
             chains = self._chains(ask, tellings)
-            ill = next((labels_of(t.view.organ)[0] for t in tellings if t.view.organ in ask.answer), 0)
+            ill = next(
+                (labels_of(t.view.organ)[0] for t in tellings if t.view.organ in ask.answer), 0
+            )
             rounds, steps = search_rounds(chains, ill, summary, self.visible)
         else:
             rounds = asked_rounds(ask.organ, steps, summary, self.visible)
@@ -266,7 +274,12 @@ class _Work:
     def _trace(self, question: Question, record: Record, steps: tuple[Step, ...]) -> Trace:
         ask = question.ask
         organs = [display_name(ask.organ)] if ask.organ else list(self.drafts)
-        reviews = [review for organ in organs if organ in self.drafts for review in self.drafts[organ].reviews]
+        reviews = [
+            review
+            for organ in organs
+            if organ in self.drafts
+            for review in self.drafts[organ].reviews
+        ]
         cited = {id for step in steps for claim in step.claims for id in claim.facts}
         facts = tuple(id for id in ask.facts if id in cited or not ask.search)
         return Trace(

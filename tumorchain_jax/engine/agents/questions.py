@@ -139,11 +139,11 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "Is a lesion of {value} attenuation seen in the {organ}?",
     ),
     "count": (
-        "How many {kind} are there in the {organ}?",
-        "Count the {kind} of the {organ}.",
-        "What is the number of {kind} that the {organ} holds?",
-        "Look through the whole {organ}: how many {kind} do you find?",
-        "State how many {kind} this CT shows in the {organ}.",
+        "How many {things} are there in the {organ}?",
+        "Count the {things} of the {organ}.",
+        "What is the number of {things} that the {organ} holds?",
+        "Look through the whole {organ}: how many {things} do you find?",
+        "State how many {things} this CT shows in the {organ}.",
     ),
     "tumor": (
         "Which T category has the tumour of the {organ}?",
@@ -263,7 +263,7 @@ def _fair(case: str, group: Sequence[Ask]) -> Ask:
 def _wordings(case: str, ask: Ask) -> Iterator[Question]:
     """Yield an ask in all its wordings, open and, where it has options, as multiple choice."""
     words = dict(ask.words)
-    words.setdefault("kind", "lesions")
+    words.setdefault("things", "lesions")
     for wording in WORDINGS[ask.kind]:
         text = wording.format(**words)
         if ask.kind == "segment" and words["lesion"].endswith(f" in the {words['organ']}"):
@@ -286,7 +286,8 @@ def _choices(case: str, ask: Ask, text: str) -> tuple[str, ...]:
 def _shared(case: str, pools: dict[str, list[Question]], count: int) -> list[Question]:
     """Draw questions so that the tasks have the paper's shares, as far as each has enough."""
     sizes = {
-        task: sum(len(pools[subtask]) for subtask in subtasks) for task, subtasks in SUBTASKS.items()
+        task: sum(len(pools[subtask]) for subtask in subtasks)
+        for task, subtasks in SUBTASKS.items()
     }
     total = min([count, *(int(sizes[task] / share) for task, share in SHARES.items())])
     chosen: list[Question] = []

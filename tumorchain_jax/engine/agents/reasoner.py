@@ -57,13 +57,19 @@ _AT = " in {part}"
 _SIGN = ("the {organ} shows {object}", "there is {object} in the {organ}")
 _SIGN_AT = ("there is {object} in {part}",)
 _NODES = ("there are {object} enlarged lymph nodes near the {organ}",)
-_COUNT = ("the {organ} shows {object} of them in all", "in all there are {object} of them in the {organ}")
+_COUNT = (
+    "the {organ} shows {object} of them in all",
+    "in all there are {object} of them in the {organ}",
+)
 _SUGGESTS = (
     "this suggests {object} of the {organ}",
     "the findings suggest {object} of the {organ}",
 )
 _IS = ("this suggests {object}", "the findings suggest {object}")
-_NO_TUMOUR = ("the findings suggest {object} of the {organ}", "this suggests {object} of the {organ}")
+_NO_TUMOUR = (
+    "the findings suggest {object} of the {organ}",
+    "this suggests {object} of the {organ}",
+)
 _HARMLESS = ("{sign} suggests {impression}", "{sign} is a sign that suggests {impression}")
 _MIMICS = "{other} mimics {impression}"
 
@@ -131,7 +137,9 @@ class _Writer:
         if placed is not None and placed.is_current:
             claims.append(located(placed))
             part = the(placed.part)
-        count = next((f for f in self._of(number, "count") if is_sure(f) and f.value.isdigit()), None)
+        count = next(
+            (f for f in self._of(number, "count") if is_sure(f) and f.value.isdigit()), None
+        )
         word = object_of(first)
         if count is not None and int(count.value) > 1 and is_sure(first):
             claims.append(claim_of(count))
@@ -145,12 +153,16 @@ class _Writer:
             wording = self.words.pick(_FINDING_AT if part else _FINDING)
             text = wording.format(organ=self.view.organ, object=said, part=part)
         if count is not None and int(count.value) > 1:
-            text = text.replace("there is", "there are").replace(" is ", " are ", 1 if several else 0)
+            text = text.replace("there is", "there are").replace(
+                " is ", " are ", 1 if several else 0
+            )
         return Step("finding", text, tuple(claims))
 
     def _of(self, number: int, attribute: str) -> list[Fact]:
         organ = self.view.organ
-        return [f for f in self.facts if (f.organ, f.lesion, f.attribute) == (organ, number, attribute)]
+        return [
+            f for f in self.facts if (f.organ, f.lesion, f.attribute) == (organ, number, attribute)
+        ]
 
     def _attributes(self, facts: list[Fact], told: list[Fact]) -> Iterator[Step]:
         first = max(told, key=lambda fact: (is_sure(fact), bool(fact.part)))
@@ -197,7 +209,11 @@ class _Writer:
             said = object_of(fact)
             if fact.value in LESIONS and fact.polarity == "present":
                 said = article(said)
-            text = f"in the patient there is {said} that is enlarged" if fact.value == "lymph node" else f"in the patient there is {said}"
+            text = (
+                f"in the patient there is {said} that is enlarged"
+                if fact.value == "lymph node"
+                else f"in the patient there is {said}"
+            )
             if fact.attribute == "nodes":
                 text = f"in the patient there are {said} enlarged lymph nodes"
             yield Step("finding", text, (claim_of(*group),))

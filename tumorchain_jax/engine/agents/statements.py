@@ -24,13 +24,14 @@ NOTHING = ("abnormality", "lesion", "mass", "tumour")
 """Findings whose absence from a whole organ leaves nothing to suspect."""
 GENERAL = "patient"
 """Subject of statements that are about no organ in particular."""
+_OF_LESIONS = ("finding", "shape", "boundary", "density", "count", "size", "depth", "others")
 _CERTAINTY = {"definite": "", "probable": "probable ", "possible": "possible "}
 _TIME = {"current": "", "prior": "earlier ", "hypothetical": "questioned "}
 
 
 def subject_of(fact: Fact) -> str:
     """Return what a fact is about: `liver`, `liver lesion 2`, `patient`."""
-    return subject(fact.organ, fact.lesion)
+    return subject(fact.organ, fact.lesion if fact.attribute in _OF_LESIONS else 0)
 
 
 def subject(organ: str, lesion: int = 0) -> str:
@@ -40,9 +41,12 @@ def subject(organ: str, lesion: int = 0) -> str:
 
 def object_of(fact: Fact) -> str:
     """Return what a fact says: `hypodense`, `35 mm`, `no mass`, `possible cyst`, `earlier mass`."""
+    certainty = fact.certainty
+    if (fact.attribute, certainty) == ("impression", "probable"):
+        certainty = "definite"  # an impression is put as what findings suggest anyway
     negation = "no " if fact.polarity == "absent" else ""
     value = f"{fact.value} {fact.unit}".strip() if fact.unit not in ("grid",) else fact.value
-    return f"{_TIME[fact.time]}{_CERTAINTY[fact.certainty]}{negation}{value}"
+    return f"{_TIME[fact.time]}{_CERTAINTY[certainty]}{negation}{value}"
 
 
 def claim_of(fact: Fact, *same: Fact, edges: tuple[str, ...] = ()) -> Claim:
@@ -169,7 +173,10 @@ _SIGNS: Mapping[tuple[str, str], str] = {
     ("finding", "diverticulum"): "diverticula",
     ("shape", "lobulated"): "lobulated contour",
 }
-_DUCTS = {"pancreas": "pancreatic duct dilatation", "liver": "bile duct dilatation beyond the tumour"}
+_DUCTS = {
+    "pancreas": "pancreatic duct dilatation",
+    "liver": "bile duct dilatation beyond the tumour",
+}
 
 
 def signs(facts: Iterable[Fact], organ: str) -> dict[str, tuple[str, ...]]:

@@ -162,7 +162,9 @@ def _nodes(label: int, organ: str, facts: Sequence[Fact]) -> Found:
     counted = [f for f in near if f.attribute == "nodes" and f.value.isdigit()]
     counted += [f for f in near if f.attribute == "nodes" and f.polarity == "absent"]
     present = [
-        f for f in near if (f.attribute, f.value, f.polarity) == ("finding", "lymph node", "present")
+        f
+        for f in near
+        if (f.attribute, f.value, f.polarity) == ("finding", "lymph node", "present")
     ]
     absent = [
         f for f in near if (f.attribute, f.value, f.polarity) == ("finding", "lymph node", "absent")
@@ -195,9 +197,7 @@ def _metastases(label: int, organ: str, facts: Sequence[Fact]) -> Found:
     return None
 
 
-def _differences(
-    view: View, stages: Iterable[Stage], pathology: Sequence[Fact]
-) -> Iterator[str]:
+def _differences(view: View, stages: Iterable[Stage], pathology: Sequence[Fact]) -> Iterator[str]:
     ids = {fact.id for fact in pathology}
     for stage in stages:
         if not ids & set(stage.facts):
