@@ -40,9 +40,7 @@ _PRIOR_AFTER = re.compile(
     r"oct|nov|dec)|(?:weeks|months|years) ago|zuvor|vormals|in der voruntersuchung|initially|"
     r"at baseline)"
 )
-_NOW_BEFORE = re.compile(
-    r"\b(?:now|currently|today|presently|aktuell|jetzt|heute|to|auf)\b[^,;.(]{0,30}$"
-)
+_NOW_BEFORE = re.compile(r"\b(?:now|currently|today|presently|aktuell|jetzt|heute|to|auf)\b[^,;.(]{0,30}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,7 @@ def find_sizes(text: str, start: int, end: int, unit: str = "") -> list[Size]:
 def _is_prior(before: str, after: str, follow_up: bool) -> bool:
     if _PRIOR_AFTER.match(after):
         return True
-    if _NOW_BEFORE.search(before) and not re.search(
-        r"(?:compared|vs\.?|previous\w*|was) (?:to )?$", before
-    ):
+    if _NOW_BEFORE.search(before) and not re.search(r"(?:compared|vs\.?|previous\w*|was) (?:to )?$", before):
         return False
     match = _PRIOR_BEFORE.search(before)
     if not match:
@@ -155,11 +151,7 @@ def _is_label(before: str, rest: str) -> bool:
     """Whether a number belongs to a length or a name: "3 cm", "segment 7"."""
     if re.match(r"\d+(?:[.,]\d+)?[\s-]*(?:mm|cm|x|%|/|\.\d)", rest):
         return True
-    return bool(
-        re.search(
-            r"(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?|[.,/])\s*$", before
-        )
-    )
+    return bool(re.search(r"(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?|[.,/])\s*$", before))
 
 
 def count_key(text: str, start: int, end: int) -> tuple[int, int, int] | None:

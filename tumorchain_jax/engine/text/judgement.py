@@ -31,9 +31,7 @@ _GONE = re.compile(
     r"\b(?:resolved|disappeared|no longer|gone|vanished|not (?:seen|visible|identified) anymore|"
     r"nicht mehr)\b"
 )
-_QUESTION = re.compile(
-    r"\b(?:rule out|exclude|query|suspected|ausschluss|evaluat\w+|assess|staging)\b"
-)
+_QUESTION = re.compile(r"\b(?:rule out|exclude|query|suspected|ausschluss|evaluat\w+|assess|staging)\b")
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,6 @@ def _in_time(setting: Setting, context: Context) -> Context:
     if context.time == "prior":
         if _GONE.search(words):
             return replace(context, time="current", polarity="absent")
-        if (
-            context.polarity == "present"
-            and _STILL.search(words)
-            and re.search(r"\b(?:previous|prior|former|früher|vor)\w*", words)
-        ):
+        if context.polarity == "present" and _STILL.search(words) and re.search(r"\b(?:previous|prior|former|früher|vor)\w*", words):
             return replace(context, time="current")
     return context

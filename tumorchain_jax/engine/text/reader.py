@@ -43,9 +43,7 @@ _MEANS = re.compile(
     r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
     r"am ehesten|dd|im sinne|entsprechend|考虑|提示)(?![\w])|=|\(\s*$"
 )
-_ALL = re.compile(
-    r"\W*(?:both|all|each|they|these|the (?:lesions|masses|tumou?rs|nodules)|beide|alle)\b"
-)
+_ALL = re.compile(r"\W*(?:both|all|each|they|these|the (?:lesions|masses|tumou?rs|nodules)|beide|alle)\b")
 _NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
     r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
@@ -84,9 +82,7 @@ _NORMAL_NODE = re.compile(
     r"subcentimet\w+|sub-centimet\w+|reactive|benign|not pathological\w*|unauffällig\w*|"
     r"nicht vergrößert\w*|small|negative|within normal|uninvolved)\b"
 )
-_NAMES_DISEASE = re.compile(
-    r"adenopath|metasta|disease|involvement|mass|enlargement|spread|deposit"
-)
+_NAMES_DISEASE = re.compile(r"adenopath|metasta|disease|involvement|mass|enlargement|spread|deposit")
 _UNTICKED_CHOICE = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1)[^\[\]|;,.\u2610-\u2612\u25a1]*")
 _OF_NODES = re.compile(
     r"\b(?P<none>none|no|zero|0) of (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|out of|von)\s*"
@@ -98,9 +94,7 @@ _NO_OTHERS = re.compile(
     r"\bno (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|changes?)\b|"
     r"\bwithout (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|changes?)\b"
 )
-_NO_FURTHER = re.compile(
-    r"\b(?:other|further|additional|second|new|more|another|residual|weiter\w*)\b"
-)
+_NO_FURTHER = re.compile(r"\b(?:other|further|additional|second|new|more|another|residual|weiter\w*)\b")
 
 
 @dataclass(eq=False)
@@ -209,7 +203,9 @@ class Reader:
         if places := [place for locus in loci if not locus.beside for place in locus.places]:
             self._near = tuple(places)
 
-    def _is_table(self, setting: Setting, terms: Sequence[Term], loci: Sequence[Locus]) -> bool:
+    def _is_table(
+        self, setting: Setting, terms: Sequence[Term], loci: Sequence[Locus]
+    ) -> bool:
         """Take in the head of a table, or what the columns say of a row; whether it was a head."""
         sentence, words = setting.sentence, setting.words
         self._cells = []
@@ -233,7 +229,9 @@ class Reader:
 
     # --- headings ------------------------------------------------------------------------------
 
-    def _is_heading(self, setting: Setting, terms: Sequence[Term], loci: Sequence[Locus]) -> bool:
+    def _is_heading(
+        self, setting: Setting, terms: Sequence[Term], loci: Sequence[Locus]
+    ) -> bool:
         """Take in what a heading or key names; whether the sentence says nothing else."""
         sentence, words = setting.sentence, setting.words
         if _LOCATION_KEY.match(words):
@@ -249,11 +247,7 @@ class Reader:
         named = [locus for locus in loci if locus.end <= key_end]
         alone = sentence.start + key.end() >= sentence.end
         if named and len(key["key"].split()) <= 8:
-            rest = re.sub(
-                r"\b(?:the|and|of|other|wall|tract|tree|biliary|system|upper|visible)\b",
-                "",
-                key["key"],
-            )
+            rest = re.sub(r"\b(?:the|and|of|other|wall|tract|tree|biliary|system|upper|visible)\b", "", key["key"])
             covered = sum(locus.end - locus.start for locus in named)
             if alone and covered < 0.6 * len(rest.strip()):
                 return False
@@ -352,16 +346,7 @@ class Reader:
             if attribute == "finding" and (value, place.organ) in _SPECIFIC_IMPRESSION and exists:
                 if setting.section == "impression" or meant:
                     specific = _SPECIFIC_IMPRESSION[value, place.organ]
-                    self._draft(
-                        setting,
-                        "impression",
-                        specific,
-                        term.start,
-                        term.end,
-                        context,
-                        place,
-                        lesion,
-                    )
+                    self._draft(setting, "impression", specific, term.start, term.end, context, place, lesion)
         if exists and entry.kind != "state":
             self._count(setting, term, places)
         return lesions
@@ -400,9 +385,7 @@ class Reader:
         return not told and not described
 
     def _terms_of(self, sentence: Sentence) -> tuple[int, int]:
-        first = next(
-            (k for k, t in enumerate(self.terms) if t.start >= sentence.start), len(self.terms)
-        )
+        first = next((k for k, t in enumerate(self.terms) if t.start >= sentence.start), len(self.terms))
         last = first
         while last < len(self.terms) and self.terms[last].end <= sentence.end:
             last += 1
@@ -422,13 +405,7 @@ class Reader:
         return None
 
     def _merge(
-        self,
-        setting: Setting,
-        meant: _Mention,
-        term: Term,
-        value: str,
-        attribute: str,
-        context: Context,
+        self, setting: Setting, meant: _Mention, term: Term, value: str, attribute: str, context: Context
     ) -> None:
         """Let a specific name take the place of "mass" for the same lesion."""
         if attribute != "finding" or value in GENERIC or context.certainty == "possible":
@@ -480,9 +457,7 @@ class Reader:
         """Return the lesion that a mention means: one told of before, or a new one."""
         sentence = setting.sentence
         before = self.text[max(sentence.start, term.start - 60) : term.start]
-        sizes = [
-            s.measure.mm for s in attributes.find_sizes(self.text, sentence.start, sentence.end)
-        ]
+        sizes = [s.measure.mm for s in attributes.find_sizes(self.text, sentence.start, sentence.end)]
         later = setting.section in ("impression", "pathology")
         known = None
         if not _NEW.search(before):
@@ -554,15 +529,7 @@ class Reader:
         elif context.polarity == "present" and not is_told:
             return
         self._draft(
-            setting,
-            "finding",
-            "lymph node",
-            term.start,
-            term.end,
-            context,
-            place,
-            None,
-            about="node",
+            setting, "finding", "lymph node", term.start, term.end, context, place, None, about="node"
         )
         if told and context.polarity == "present" and context.time == "current":
             self._draft(
@@ -676,10 +643,7 @@ class Reader:
         mentions: Sequence[_Mention],
     ) -> None:
         """Draft that an organ has no mass where the report calls it normal."""
-        if any(term.kind == "rest" for term in terms) or setting.section in (
-            "history",
-            "comparison",
-        ):
+        if any(term.kind == "rest" for term in terms) or setting.section in ("history", "comparison"):
             return
         for term in terms:
             if term.kind != "normal":
@@ -709,10 +673,7 @@ class Reader:
     def _clause(self, setting: Setting, term: Term) -> tuple[int, int]:
         sentence = setting.sentence
         breaks = [
-            m.end()
-            for m in re.finditer(
-                r";|\bbut\b|\bwhile\b|\bexcept\b|\bwhereas\b|\baber\b", setting.words
-            )
+            m.end() for m in re.finditer(r";|\bbut\b|\bwhile\b|\bexcept\b|\bwhereas\b|\baber\b", setting.words)
         ]
         edges = [sentence.start, *(sentence.start + b for b in breaks), sentence.end]
         start = max(edge for edge in edges if edge <= term.start)
@@ -741,9 +702,7 @@ class Reader:
                 context = replace(context, certainty=told.certainty)
             for lesion in lesions or [None]:
                 place = lesion.place if lesion else Place("")
-                self._draft(
-                    setting, term.kind, term.value, term.start, term.end, context, place, lesion
-                )
+                self._draft(setting, term.kind, term.value, term.start, term.end, context, place, lesion)
         self._sizes(setting, terms, loci, mentions)
         self._depth(setting, loci, mentions)
         if not mentions or self._cells:
@@ -809,14 +768,7 @@ class Reader:
                 if carrier:
                     name = carrier.term
                     self._draft(
-                        setting,
-                        "finding",
-                        lesion.value,
-                        name.start,
-                        name.end,
-                        context,
-                        place,
-                        lesion,
+                        setting, "finding", lesion.value, name.start, name.end, context, place, lesion
                     )
             elif turn and not size.prior:
                 continue
@@ -848,11 +800,11 @@ class Reader:
             lesion.place = place
         return place
 
-    def _depth(self, setting: Setting, loci: Sequence[Locus], mentions: Sequence[_Mention]) -> None:
+    def _depth(
+        self, setting: Setting, loci: Sequence[Locus], mentions: Sequence[_Mention]
+    ) -> None:
         sentence = setting.sentence
-        for value, start, end, is_so in attributes.find_depths(
-            self.text, sentence.start, sentence.end
-        ):
+        for value, start, end, is_so in attributes.find_depths(self.text, sentence.start, sentence.end):
             lesion: Lesion | None = None
             before = [m for m in mentions if m.lesions and m.term.start <= end]
             if before:
@@ -890,19 +842,13 @@ class Reader:
             return None
         if _ALL.match(setting.words) and last in self._group:
             return self._group, Context()
-        named = [
-            p for locus in loci if not locus.beside and locus.start < start for p in locus.places
-        ]
+        named = [p for locus in loci if not locus.beside and locus.start < start for p in locus.places]
         if any(place.organ != last.place.organ for place in named) and last.place.organ:
             return None
         whole = [place for place in named if not place.part]
         if whole and last.place.part and _GENERAL.search(self.text[setting.sentence.start : start]):
             return None
-        if (
-            self._heading
-            and last.place.organ not in {p.organ for p in self._heading}
-            and last.place.organ
-        ):
+        if self._heading and last.place.organ not in {p.organ for p in self._heading} and last.place.organ:
             return None
         return [last], Context()
 
@@ -971,28 +917,18 @@ class Reader:
                     )  # fmt: skip
         if setting.section in ("open", "history", "findings", "pathology"):
             if age := attributes.find_age(self.text, sentence.start, sentence.end):
-                if not re.search(
-                    r"\b(?:mother|father|sister|brother|son|daughter|aunt|uncle)\b", setting.words
-                ):
+                if not re.search(r"\b(?:mother|father|sister|brother|son|daughter|aunt|uncle)\b", setting.words):
                     self._draft(
-                        setting,
-                        "age",
-                        str(age[0]),
-                        age[1],
-                        age[2],
-                        Context(),
-                        Place(""),
-                        None,
-                        unit="years",
+                        setting, "age", str(age[0]), age[1], age[2], Context(), Place(""), None, unit="years"
                     )
-        if setting.section in ("open", "history") or re.search(
-            r"\b(?:sex|gender|geschlecht)\s*[:=]", setting.words
-        ):
+        if setting.section in ("open", "history") or re.search(r"\b(?:sex|gender|geschlecht)\s*[:=]", setting.words):
             if sex := attributes.find_sex(self.text, sentence.start, sentence.end):
                 self._draft(setting, "sex", *sex, Context(), Place(""), None)
 
     def _stages(self, sections: Sequence[Section]) -> None:
-        spans = [(self._kind(s), *self.wording.original_span(s.start, s.end)) for s in sections]
+        spans = [
+            (self._kind(s), *self.wording.original_span(s.start, s.end)) for s in sections
+        ]
         foreign = [self.wording.original_span(*span) for span in self._foreign]
         for mention in find_stages(self.document.text):
             kind = next((k for k, a, b in spans if a <= mention.start < b), "open")
@@ -1084,9 +1020,7 @@ _LARGE = re.compile(r"\b(?:enlarged|enlargement|too (?:large|big)|increased in s
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 _HOLLOW = frozenset({"stomach", "colon", "esophagus"})
-_MEASURED_SIGNS = frozenset(
-    {"ductal dilatation", "wall thickening", "fluid collection", "splenomegaly"}
-)
+_MEASURED_SIGNS = frozenset({"ductal dilatation", "wall thickening", "fluid collection", "splenomegaly"})
 
 
 def carrier_polarity(carrier: _Mention | None) -> str:

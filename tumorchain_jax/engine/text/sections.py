@@ -64,7 +64,9 @@ _CHINESE: dict[SectionKind, str] = {
     "pathology": "病理|病理诊断|病理结果",
     "advice": "建议",
 }
-_KINDS = {f"h{n}": kind for n, kind in enumerate(k for names in (_NAMES, _CHINESE) for k in names)}
+_KINDS = {
+    f"h{n}": kind for n, kind in enumerate(k for names in (_NAMES, _CHINESE) for k in names)
+}
 _BAR = r"[ \t]*[=\-_*#]{0,5}[ \t]*"
 _ALL = "|".join(
     f"(?P<h{n}>{name})"
@@ -96,10 +98,7 @@ class Section:
 def split_sections(text: str) -> list[Section]:
     """Return the sections of a text in small letters, in order; the headings are left out."""
     headings = [(match.start(), match.end(), _kind(match)) for match in _HEADING.finditer(text)]
-    starts: list[tuple[int, SectionKind]] = [
-        (0, "open"),
-        *((end, kind) for _, end, kind in headings),
-    ]
+    starts: list[tuple[int, SectionKind]] = [(0, "open"), *((end, kind) for _, end, kind in headings)]
     ends = [*(start for start, _, _ in headings), len(text)]
     return [
         Section(kind, start, end)
