@@ -458,7 +458,7 @@ def _whole(tellings: Sequence[Told]) -> Iterator[Ask]:
             ill.append(told)
     if not tellings or len(ill) > 1:
         return
-    options = tuple(display_name(label) for label in DIGESTIVE) + (NONE,)
+    options = (*map(display_name, DIGESTIVE), NONE)
     answer = ill[0].view.organ if ill else NONE
     steps = tuple(s for told in tellings for s in told.chain)
     position = within("tumor_position", steps)

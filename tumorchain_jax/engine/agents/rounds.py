@@ -6,6 +6,7 @@ names is looked at before the next. The last round holds the two parts that the 
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 from tumorchain_jax.anatomy.organs import display_name, labels_named
 from tumorchain_jax.data.schema import RoundTarget
@@ -20,9 +21,10 @@ _LUNGS = frozenset({10, 11, 12, 13, 14})
 _SEARCH = ((5, 7), (6, 20), (15,))
 
 
-def organs_named(text: str) -> list[int]:
+@lru_cache(maxsize=4096)
+def organs_named(text: str) -> tuple[int, ...]:
     """Return the merged labels that a text names, each once."""
-    return list(dict.fromkeys(label for each in labels_named(text) for label in each.labels))
+    return tuple(dict.fromkeys(label for each in labels_named(text) for label in each.labels))
 
 
 def think(steps: Sequence[Step], summary: str) -> str:

@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
@@ -28,7 +27,9 @@ _STAGES = re.compile(r"(?:imaging )?[TNM]")
 
 def record_line(record: Record, scans: Sequence[str]) -> str:
     """A record as `prepare` takes it: the scan by its name."""
-    return json.dumps(asdict(record) | {"scan": scans[record.scan]}, ensure_ascii=False)
+    rounds = [vars(each) for each in record.rounds]
+    values = {**vars(record), "rounds": rounds, "scan": scans[record.scan]}
+    return json.dumps(values, ensure_ascii=False)
 
 
 def record_id(line: str) -> str:

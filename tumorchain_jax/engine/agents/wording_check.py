@@ -11,11 +11,20 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tumorchain_jax.engine.agents.statements import GENERAL
 from tumorchain_jax.engine.case import Claim, Step
 
 _PLAIN = frozenset(
-    ["a", "an", "the", "this", "that", "these", "it", "its", "them", "there", "here", "in", "on", "of", "at", "to", "near", "into", "within", "with", "by", "as", "and", "is", "are", "be", "shows", "show", "seen", "see", "holds", "contains", "lies", "has", "have", "also", "besides", "moreover", "all", "them", "lesion", "lesions", "finding", "findings", "sign", "signs", "suggests", "suggest", "suggesting", "mimics", "which", "organ", "compared", "measures", "measure", "size", "diameter", "shape", "border", "density", "depth", "reaches", "located", "location", "lymph", "nodes", "node", "enlarged", "patient", "one", "another", "imaging", "pathology", "states", "stated", "gives", "alone", "category", "stage", "these", "from", "what", "ct", "cannot", "decide", "settle", "follows", "so", "thus", "hence", "reasoning", "shown", "that", "report"]  # fmt: skip
+    re.findall(
+        r"\w+",
+        """
+        a an the this that these it its them there here in on of at to near into within with by as
+        and is are be shows show seen see holds contains lies has have also besides moreover all
+        lesion lesions finding findings sign signs suggests suggest suggesting mimics which organ
+        compared measures measure size diameter shape border density depth reaches located location
+        lymph nodes node enlarged patient one another imaging pathology states stated gives alone
+        category stage from what ct follows so thus hence reasoning shown report
+        """,
+    )
 )
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 _PLURALS = {"metastases": "metastasis", "diverticula": "diverticulum", "masses": "mass"}
@@ -78,6 +87,9 @@ def _singular(word: str) -> str:
 
 
 _COUNTED = frozenset(
-    ["tumour", "cyst", "haemangioma", "granuloma", "area", "spleen", "gallstone", "stone", "polyp", "infarct", "calcification", "lesion", "node"]
+    re.findall(
+        r"\w+",
+        "tumour cyst haemangioma granuloma area spleen gallstone stone polyp infarct calcification "
+        "lesion node",
+    )
 )
-__all__ = ["GENERAL", "wording_issue"]
