@@ -332,6 +332,3 @@ def _queue(case: str, pool: list[Question]) -> list[Question]:
     for rank in range(max(map(len, by_answer.values()))):
         queue += [by_answer[a][rank] for a in order if rank < len(by_answer[a])]
     return queue[::-1]
-
-
-__all__ = ["SHARES", "TASK_OF", "Mix", "Question", "draw", "questions"]

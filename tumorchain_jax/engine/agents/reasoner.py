@@ -71,6 +71,7 @@ _NO_TUMOUR = (
     "this suggests {object} of the {organ}",
 )
 _HARMLESS = ("{sign} suggests {impression}", "{sign} is a sign that suggests {impression}")
+_SPREAD = ("lymph node", "metastasis")
 _MIMICS = "{other} mimics {impression}"
 
 
@@ -134,7 +135,7 @@ class _Writer:
         placed = next((fact for fact in same if fact.part), None)
         claims = [claim_of(first, *same)]
         part = ""
-        if placed is not None and placed.is_current:
+        if placed is not None:
             claims.append(located(placed))
             part = the(placed.part)
         count = next(
@@ -203,7 +204,7 @@ class _Writer:
     def _general(self) -> Iterator[Step]:
         """Write what is said of no organ in particular: nodes, metastases."""
         for group in _alike(
-            f for f in self.facts if not f.organ and f.attribute in ("finding", "nodes")
+            f for f in self.facts if not f.organ and (f.attribute == "nodes" or f.value in _SPREAD)
         ):
             fact = group[0]
             said = object_of(fact)

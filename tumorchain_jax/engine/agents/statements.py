@@ -64,7 +64,7 @@ def is_said(claim: Claim, facts: Sequence[Fact]) -> bool:
     """Tell whether each of the facts says what a claim does."""
     if claim.relation == "location":
         return bool(claim.object) and all(
-            (subject_of(fact), fact.part) == (claim.subject, claim.object) and fact.is_current
+            (subject_of(fact), fact.part, fact.time) == (claim.subject, claim.object, "current")
             for fact in facts
         )
     said = claim.subject, claim.relation, claim.object
