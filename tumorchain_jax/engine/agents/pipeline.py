@@ -12,7 +12,7 @@ from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Str
 from tumorchain_jax.engine.agents.questions import Mix, Question, draw, questions
 from tumorchain_jax.engine.agents.reasoner import reason
 from tumorchain_jax.engine.agents.rounds import asked_rounds, search_rounds, think
-from tumorchain_jax.engine.agents.statements import is_sure, labels_of, signs
+from tumorchain_jax.engine.agents.statements import TUMOUR, is_sure, is_tumour, labels_of, signs
 from tumorchain_jax.engine.agents.summarizer import summarize
 from tumorchain_jax.engine.agents.traces import record_id, record_line
 from tumorchain_jax.engine.case import Case, CaseResult, Rejected, Review, Step, Trace
@@ -30,6 +30,9 @@ RULES = Agents(
 """The agents without any language model."""
 
 
+_SOLID = ("mass", TUMOUR)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a case is worked on.
@@ -37,15 +40,16 @@ class Settings:
     Attributes:
         mix: of questions, see `questions.py`.
         records: how many a case gets with the mix `paper`, if there is enough to ask.
-        normal_share: of what could be asked of organs without findings, the share that is asked.
+        normal_share: of what could be asked of organs without findings, the share that is asked;
+            with `paper` reports of them always are.
         drafts: how often the Reasoner may try before its chain is set aside.
         returns: how often the Summarizer may send a chain back.
         agents: who does what.
     """
 
     mix: Mix = "plain"
-    records: int = 40
-    normal_share: float = 0.4
+    records: int = 48
+    normal_share: float = 0.5
     drafts: int = 3
     returns: int = 2
     agents: Agents = field(default=RULES)
@@ -124,8 +128,10 @@ class _Work:
     def _is_asked(self, ask: Ask) -> bool:
         if ask.organ and ask.organ not in self.visible:
             return False
+        if not ask.normal or (ask.kind == "report" and self.settings.mix == "paper"):
+            return True
         drawn = draw(self.case.id, ask.organ, ask.kind, "normal") / 2**64
-        return not ask.normal or drawn < self.settings.normal_share
+        return drawn < self.settings.normal_share
 
     # Agents.
 
@@ -196,21 +202,20 @@ class _Work:
 
     def _pathology_of(self, organ: str) -> tuple[Fact, ...]:
         """Return the pathology of an organ; what names none is of the one organ with a tumour."""
-        ill = {
-            f.organ
-            for f in self.ct
-            if is_sure(f) and f.organ
-            and (f.attribute, f.value) in (("finding", "tumour"), ("impression", "tumour"))
-        } or {
-            f.organ
-            for f in self.ct
-            if is_sure(f) and f.organ and (f.attribute, f.value) == ("finding", "mass")
-        }  # fmt: skip
+        surely = [fact for fact in self.ct if is_sure(fact) or fact.certainty == "probable"]
+        surely = [fact for fact in surely if fact.organ and fact.is_current]
+        ill = {f.organ for f in surely if f.attribute == "impression" and self._is_tumour(f)}
+        ill = ill or {f.organ for f in surely if f.attribute == "finding" and f.value in _SOLID}
         named = {f.organ for f in self.pathology if f.organ}
         mine = {organ} if named else ({organ, ""} if ill == {organ} else {organ})
         if organ in named and len(named) == 1:
             mine.add("")
         return tuple(fact for fact in self.pathology if fact.organ in mine)
+
+    def _is_tumour(self, fact: Fact) -> bool:
+        return fact.value == TUMOUR or any(
+            is_tumour(edge, fact.value) for edge in self.graph.touching(fact.value)
+        )
 
     # Records.
 
