@@ -8,7 +8,7 @@ import pytest
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.evaluation.score import json_lines, make_item, read_items
+from tumorchain_jax.evaluation.items import json_lines, make_item, read_items
 from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.phantoms.records import patient_records
 from tumorchain_jax.pretrained import NANO_CHECKPOINT

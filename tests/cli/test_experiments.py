@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.evaluation.score import read_items
+from tumorchain_jax.evaluation.items import read_items
 from tumorchain_jax.weights.model_folder import load_model
 
 EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments.py"

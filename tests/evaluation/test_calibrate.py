@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.cli.main import main
-from tumorchain_jax.evaluation.score import Item
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.weights.measured import Measured, read_measured
 from tumorchain_jax.weights.scores import DIGITAL, DomainScores

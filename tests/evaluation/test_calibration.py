@@ -14,8 +14,8 @@ from tumorchain_jax.evaluation.calibration import (
     fit_calibration,
     fit_kind,
 )
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.reliability_plot import reliability_curve
-from tumorchain_jax.evaluation.score import Item
 from tumorchain_jax.weights.calibration import log_odds
 
 SEEDS = (5_000_000, 60)

@@ -11,12 +11,12 @@ from tumorchain_jax.data.dataset import ModelScan
 from tumorchain_jax.data.schema import TASK_OF
 from tumorchain_jax.evaluation.ask import Asked
 from tumorchain_jax.evaluation.failures import KINDS, choose, failures_page, kind_of
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.patients import Patients
-from tumorchain_jax.evaluation.score import Item
 from tumorchain_jax.inference.analyzer import PreparedCase
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
-from tumorchain_jax.report.page import POLICY
+from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.report import Report
 
 EVIL = '<script>alert("x")</script><img src=x onerror=y>'

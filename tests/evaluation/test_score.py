@@ -9,15 +9,8 @@ from scipy import stats
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS, Record, RoundTarget
-from tumorchain_jax.evaluation.score import (
-    Item,
-    json_lines,
-    make_item,
-    paired_difference,
-    read_items,
-    score,
-    summary,
-)
+from tumorchain_jax.evaluation.items import Item, json_lines, make_item, read_items
+from tumorchain_jax.evaluation.score import paired_difference, score, summary
 from tumorchain_jax.evaluation.tables import summary_text
 
 TASK_OF = {subtask: task for task, subtasks in SUBTASKS.items() for subtask in subtasks}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.data.schema import SUBTASKS
-from tumorchain_jax.evaluation.score import Item, score, summary
+from tumorchain_jax.evaluation.items import Item
+from tumorchain_jax.evaluation.score import score, summary
 from tumorchain_jax.evaluation.tables import _TABLE_1 as TABLE_1_COLUMNS
 from tumorchain_jax.evaluation.tables import organ_table, summary_text, table
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.evaluation.score import Item, paired_difference
+from tumorchain_jax.evaluation.items import Item
+from tumorchain_jax.evaluation.score import paired_difference
 from tumorchain_jax.experiments.difference import difference_over_seeds
 
 TASKS = {"shape": "lesion_attributes", "node": "tnm_prediction"}

@@ -10,7 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.evaluation.score import Item, read_items
+from tumorchain_jax.evaluation.items import Item, read_items
 from tumorchain_jax.experiments.runner import run_experiments, states
 
 FEW = ("full", "without-iir")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tumorchain_jax.evaluation.score import Item
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.experiments.table import Measured, markdown, results
 
 

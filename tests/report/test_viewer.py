@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from tumorchain_jax.reasoning.trace import OrganMention, Round
-from tumorchain_jax.report.page import POLICY, render
+from tumorchain_jax.report.page import render
+from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.pictures import Picture
 from tumorchain_jax.report.record import View
 from tumorchain_jax.report.report import Report

@@ -14,6 +14,7 @@ from tumorchain_jax.cli import (
     bench,
     calibrate,
     chat,
+    compare,
     compile,
     convert,
     deeptumorvqa,
@@ -21,6 +22,7 @@ from tumorchain_jax.cli import (
     evaluate,
     experiments,
     info,
+    judge,
     phantoms,
     preflight,
     prepare,
@@ -32,7 +34,7 @@ from tumorchain_jax.core.text import printable
 
 PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
-    "Start here": (demo, analyze, segment, train, evaluate, calibrate),
+    "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, prepare),
     "Weights": (convert, chat),
     "Large machines": (preflight, compile),

@@ -14,7 +14,7 @@ from itertools import islice
 from tqdm import tqdm
 
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.evaluation.score import Item, make_item
+from tumorchain_jax.evaluation.items import Item, make_item
 from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
 from tumorchain_jax.inference.runner import Answer
 from tumorchain_jax.inference.verdict import verdict
@@ -104,7 +104,13 @@ def _ask_block(
         if other is not None:
             unseen = [answer.text for answer in islice(answers, len(records))]
         yield [
-            make_item(record, answer.text, text_only, verdict(answer, measured, domain))
+            make_item(
+                record,
+                answer.text,
+                text_only,
+                verdict(answer, measured, domain),
+                "\n".join(each.text for each in answer.trace.rounds),
+            )
             for record, answer, text_only in zip(records, seen, unseen, strict=True)
         ]
 

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.bootstrap import patient_rows
-from tumorchain_jax.evaluation.score import Item
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.selective import reliability, selective
 from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.reasoning.question_kind import question_kind

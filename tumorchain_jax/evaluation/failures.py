@@ -11,8 +11,8 @@ import numpy as np
 
 from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.data.dataset import ModelScan
+from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.patients import Patients
-from tumorchain_jax.evaluation.score import Item
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE
 from tumorchain_jax.reasoning.answer_values import NONE
@@ -21,9 +21,10 @@ from tumorchain_jax.reasoning.trace import OrganMention
 from tumorchain_jax.report.cells import cell_mask
 from tumorchain_jax.report.conclusion import parse_conclusion
 from tumorchain_jax.report.figures import figure
-from tumorchain_jax.report.page import heading, looked_at, page
+from tumorchain_jax.report.page import heading, looked_at
 from tumorchain_jax.report.pictures import organ_colour, planes
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.report.shell import page
 from tumorchain_jax.scan.preprocess import resample_labels
 from tumorchain_jax.scan.volume import Volume
 

@@ -32,8 +32,9 @@ from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.schema import SUBTASKS, Record
 from tumorchain_jax.data.splits import SIDES, read_split
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
+from tumorchain_jax.evaluation.items import Item, make_item
 from tumorchain_jax.evaluation.patients import check_preprocessing
-from tumorchain_jax.evaluation.score import Item, make_item, score
+from tumorchain_jax.evaluation.score import score
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain

@@ -15,8 +15,8 @@ from tqdm import tqdm
 from tumorchain_jax import __version__
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ask import ask_each
+from tumorchain_jax.evaluation.items import Item, item_of
 from tumorchain_jax.evaluation.patients import Patients
-from tumorchain_jax.evaluation.score import Item, item_of
 from tumorchain_jax.inference.analyzer import Analyzer
 
 

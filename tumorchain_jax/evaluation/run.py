@@ -12,17 +12,12 @@ from tumorchain_jax import NOTICE
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.failures import failures_page
+from tumorchain_jax.evaluation.items import Item, json_lines, read_items
 from tumorchain_jax.evaluation.patients import PaintedScans, Patients, Phantoms, StoredPatients
 from tumorchain_jax.evaluation.plot import bar_chart
 from tumorchain_jax.evaluation.reliability_plot import reliability_curve
 from tumorchain_jax.evaluation.resume import answers_path, ask_all
-from tumorchain_jax.evaluation.score import (
-    Item,
-    confidence_of,
-    json_lines,
-    read_items,
-    summary,
-)
+from tumorchain_jax.evaluation.score import confidence_of, summary
 from tumorchain_jax.evaluation.selective import reliability
 from tumorchain_jax.evaluation.tables import summary_text
 from tumorchain_jax.inference.analyzer import Analyzer

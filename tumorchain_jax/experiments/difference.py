@@ -9,7 +9,8 @@ from jaxtyping import Float
 
 from tumorchain_jax.data.schema import SUBTASKS
 from tumorchain_jax.evaluation.bootstrap import RESAMPLES, SEED
-from tumorchain_jax.evaluation.score import Item, paired_difference
+from tumorchain_jax.evaluation.items import Item
+from tumorchain_jax.evaluation.score import paired_difference
 
 _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 

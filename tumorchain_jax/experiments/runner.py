@@ -23,9 +23,9 @@ from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.data.splits import write_split
 from tumorchain_jax.evaluation.ask import ask
+from tumorchain_jax.evaluation.items import Item, json_lines, read_items
 from tumorchain_jax.evaluation.patients import StoredPatients
 from tumorchain_jax.evaluation.plot import bar_chart
-from tumorchain_jax.evaluation.score import Item, json_lines, read_items
 from tumorchain_jax.experiments.plan import Run, configure, plan, select
 from tumorchain_jax.experiments.table import Measured, markdown, results
 from tumorchain_jax.inference.analyzer import Analyzer

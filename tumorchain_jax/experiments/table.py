@@ -7,7 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from tumorchain_jax.data.schema import SUBTASKS
-from tumorchain_jax.evaluation.score import Item, score
+from tumorchain_jax.evaluation.items import Item
+from tumorchain_jax.evaluation.score import score
 from tumorchain_jax.experiments.difference import difference_over_seeds
 from tumorchain_jax.experiments.plan import SEEDED
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.report.folder import PAGE
-from tumorchain_jax.report.page import page
+from tumorchain_jax.report.shell import page
 
 INDEX, ANSWERS = "index.html", "answers.csv"
 COLUMNS = ("file", "question", "answer", "confidence", "warnings", "report")

@@ -1,20 +1,15 @@
 """The report as one HTML page that needs nothing but itself.
 
-No network, and no script but the viewer's own. Everything that comes from a model, a user or a file
-is data and goes through `escape`; the page's policy, which allows that one script by its hash, is a
-second line of defence.
+No script but the viewer's own; `report/shell.py` has the frame that all pages share. Everything that
+comes from a model, a user or a file is data and goes through `escape`.
 """
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterable
 from html import escape
-from importlib.resources import files
 
 import numpy as np
 
-from tumorchain_jax import NOTICE
 from tumorchain_jax.anatomy.organs import display_name
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round, StopReason
 from tumorchain_jax.report.cells import cell_mask
@@ -22,6 +17,7 @@ from tumorchain_jax.report.figures import figure
 from tumorchain_jax.report.pictures import Colour, organ_colour, planes
 from tumorchain_jax.report.record import NO_ANSWER, ReportRecord
 from tumorchain_jax.report.scan_pictures import LESION_COLOUR, Cells, Outlined, ScanPictures
+from tumorchain_jax.report.shell import page
 from tumorchain_jax.report.tables import details, organs_table
 from tumorchain_jax.report.verdict import Verdict
 from tumorchain_jax.report.viewer import script, viewer
@@ -45,7 +41,6 @@ LEGEND = (
 )
 # Characters of a page, so that it stays below 3 MB.
 PAGE_LIMIT = 2_700_000
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 OUTCOMES: dict[Outcome, str] = {
     "looked_at": "looked at again",
     "already_seen": "already looked at",
@@ -85,40 +80,6 @@ def render(report: ReportRecord) -> str:
 {organs_table(report, seen)}
 {details(report)}"""
     return page(f"{report.name} · TumorChain report", content, code)
-
-
-def page(title: str, content: str, code: str = "") -> str:
-    """Put content into a whole page, between two notices.
-
-    Args:
-        content: HTML.
-        code: the only script that the page may run.
-    """
-    policy, element = POLICY, ""
-    if code:
-        sha256 = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-        policy += f"; script-src 'sha256-{sha256}'"
-        element = f"<script>{code}</script>\n"
-    style = files("tumorchain_jax.report").joinpath("page.css").read_text("utf-8")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-<p class="notice">{escape(NOTICE)}</p>
-{content}
-<p class="notice">{escape(NOTICE)}</p>
-</main>
-{element}</body>
-</html>
-"""
 
 
 def heading(

@@ -1,0 +1,1 @@
+"""Chains of reasoning: read into triples, marked by a judge, scored against the truth."""

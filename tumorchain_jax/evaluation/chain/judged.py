@@ -1,0 +1,163 @@
+"""Judged chains as JSON lines: `judged.jsonl`, which can be read back and scored again."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.schema import TASK_OF
+from tumorchain_jax.evaluation.chain.f1 import Harm, weigh
+from tumorchain_jax.evaluation.chain.rubric import HIGHEST, NAMES, Marks
+from tumorchain_jax.evaluation.chain.verdict import JUDGED, STATES, Case, ChainVerdict, silence
+from tumorchain_jax.evaluation.items import Item
+
+_HINT = "judge the items again"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One chain, and what the judge and the rules say of it.
+
+    Attributes:
+        patient, subtask, question: of the item.
+        state, why: as `ChainVerdict`.
+        marks: by dimension; None unless judged.
+        agrees: whether the conclusion is right, as the judge sees it; None unless judged.
+        right: the same, as the reader of `answers.py` sees it.
+        harm: weights of right, wrong and missing statements, as the rules read them; None where
+            the chain is silent or the reference says nothing that weighs.
+        sum_differs, attempts: as `ChainVerdict`.
+        said: statements that the rules read, as text.
+    """
+
+    patient: str
+    subtask: str
+    question: str
+    state: str
+    why: str
+    marks: dict[str, int] | None
+    agrees: bool | None
+    right: bool
+    harm: tuple[float, float, float] | None
+    sum_differs: bool = False
+    attempts: int = 0
+    said: tuple[str, ...] = ()
+
+    @property
+    def scores(self) -> Marks | None:
+        """The marks with their sums."""
+        return Marks(self.marks) if self.marks is not None else None
+
+    @property
+    def weights(self) -> Harm | None:
+        """The weights with their precision, recall and F1."""
+        return Harm(*self.harm) if self.harm is not None else None
+
+    def to_line(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+
+def case_of(item: Item, source: object) -> Case:
+    """Make what a judge is given from an item of `tumorchain evaluate`.
+
+    Raises:
+        InputError: the item was kept without its reference chain.
+    """
+    if not item.reference:
+        expected = "the record's own chain, to judge by"
+        raise InputError(source, "reference", "none", expected, "evaluate again to keep it")
+    chain = item.chain or item.answer
+    return Case(
+        item.patient, item.subtask, item.question, item.choices, chain, item.reference, item.right
+    )
+
+
+def judged(item: Item, case: Case, verdict: ChainVerdict) -> Judged:
+    """Put an item and its verdict together; triples are weighed by rules, whoever judges."""
+    said = [] if silence(case.chain) else [statement.triple for statement in case.said]
+    harm = weigh(said, case.true) if case.true.required and not silence(case.chain) else None
+    return Judged(
+        item.patient,
+        item.subtask,
+        item.question,
+        verdict.state,
+        verdict.why,
+        dict(verdict.marks.of) if verdict.marks else None,
+        verdict.right,
+        item.right,
+        (harm.right, harm.wrong, harm.missing) if harm else None,
+        verdict.sum_differs,
+        verdict.attempts,
+        tuple(map(str, said)),
+    )
+
+
+def read_judged(path: Path) -> list[Judged]:
+    """Read a file of judged chains.
+
+    Raises:
+        InputError: it cannot be read, or a line is none.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(path, "judged", repr(error.strerror), "a file", "judge first") from error
+    return [judged_of(line, f"{path}[{number}]") for number, line in enumerate(lines, 1)]
+
+
+def judged_of(line: bytes, source: str) -> Judged:
+    """Read and check one line.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        values: dict[str, Any] = dict(json.loads(line, parse_constant=_no_number))
+        harm, said = values.get("harm"), values["said"]
+        whole = {**values, "harm": None if harm is None else tuple(harm), "said": tuple(said)}
+        row = Judged(**whole)
+    except (ValueError, TypeError, KeyError) as error:
+        names = ", ".join(field.name for field in fields(Judged))
+        raise InputError(source, "judged", repr(str(error)), f"an object with {names}",
+                         _HINT) from error  # fmt: skip
+    _check(row, source)
+    return row
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _check(row: Judged, source: str) -> None:
+    def refuse(field: str, expected: str) -> None:
+        raise InputError(source, field, repr(getattr(row, field))[:80], expected, _HINT)
+
+    if row.state not in STATES:
+        refuse("state", " or ".join(STATES))
+    if row.subtask not in TASK_OF:
+        refuse("subtask", "one of Table 1")
+    if (row.marks is not None) != (row.state == JUDGED):
+        refuse("marks", "marks where the state is judged, and nowhere else")
+    if row.marks is not None:
+        sound = isinstance(row.marks, dict) and set(row.marks) == set(NAMES)
+        if not sound or any(
+            type(m) is not int or not 0 <= m <= HIGHEST for m in row.marks.values()
+        ):
+            refuse("marks", f"ten whole numbers from 0 to {HIGHEST}")
+    for name in ("patient", "question", "why"):
+        if not isinstance(getattr(row, name), str):
+            refuse(name, "text")
+    if not isinstance(row.right, bool) or not isinstance(row.agrees, bool | None):
+        refuse("agrees" if isinstance(row.right, bool) else "right", "true or false")
+    if row.harm is not None:
+        numbers = [type(w) in (int, float) and w >= 0 for w in row.harm]
+        if numbers != [True] * 3:
+            refuse("harm", "three weights from 0 on")
+
+
+def to_lines(rows: Sequence[Judged]) -> str:
+    """Format judged chains as JSON lines."""
+    return "".join(row.to_line() for row in rows)

@@ -1,0 +1,181 @@
+"""Scores of judged chains: CoT_e and its levels, F1 by harm, conclusions; with what is missing.
+
+A failure of the judge and a silence of the model are left out of a mean, counted beside it, and
+bounded: the mean if all that failed were 0, and if all were 100.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from tumorchain_jax.data.schema import SUBTASKS
+from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.chain.judged import Judged
+from tumorchain_jax.evaluation.chain.triples import LEVELS
+from tumorchain_jax.evaluation.chain.verdict import ABSTAINED, FAILED, JUDGED
+from tumorchain_jax.evaluation.statistics import corrected_share
+
+MOST_FAILURES = 2.0
+"""Percent of failures of the judge above which its means are not to be compared."""
+MOST_APART = 1.0
+"""Points by which the failures of two runs may differ."""
+_NAMES = {"finding": "S_FC", "impression": "S_IC", "long reasoning": "S_LRC"}
+_SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
+
+
+def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
+    """Score judged chains; in percent or points of 100, but for counts.
+
+    Args:
+        run: what was judged by whom: `judge`, `version`, `prompt`, `items`, `subject`,
+            `calibration`; printed with the scores.
+
+    Returns:
+        `run`; `asked`, `answered`, `judged`; `abstained` and `failed`, each with its number and its
+        reasons; `usable`: whether at most 2 % failed; `cot_e`, `S_FC`, `S_IC`, `S_LRC`, `agrees`:
+        `mean`, `ci95`, `n`, `bounds`, and `of_all_asked`, where a silent chain counts 0;
+        `precision`, `recall`, `f1` of triples; `right`: conclusions by the rules' reader;
+        `agrees_corrected`: by the judge's sensitivity and specificity (Rogan-Gladen);
+        `subtasks`: CoT_e and F1 of each.
+    """
+    states = Counter(row.state for row in rows)
+    failed = states[FAILED]
+    numbers: dict[str, Callable[[Judged], float | None]] = {
+        "cot_e": lambda row: row.scores.cot_e if row.scores else None,
+        **{
+            _NAMES[level]: (
+                lambda row, level=level: row.scores.score(level) if row.scores else None
+            )
+            for level in LEVELS
+        },
+        "agrees": lambda row: None if row.agrees is None else 100.0 * row.agrees,
+    }
+    values = {
+        "run": dict(run),
+        "asked": len(rows),
+        "patients": len({row.patient for row in rows}),
+        "answered": len(rows) - states[ABSTAINED],
+        "judged": states[JUDGED],
+        "abstained": _reasons(rows, ABSTAINED),
+        "failed": _reasons(rows, FAILED),
+        "failed_percent": 100 * failed / len(rows) if rows else 0.0,
+        "usable": bool(states[JUDGED]) and 100 * failed <= MOST_FAILURES * len(rows),
+        "sums_that_differ": sum(row.sum_differs for row in rows),
+        **{name: _mean(rows, value) for name, value in numbers.items()},
+        "right": _mean(rows, lambda row: 100.0 * row.right),
+        **_triples(rows),
+        "agrees_corrected": _corrected(rows, run.get("calibration")),
+        "subtasks": _subtasks(rows),
+    }
+    return _rounded(values)
+
+
+def _reasons(rows: Sequence[Judged], state: str) -> dict[str, Any]:
+    why = Counter(row.why.partition(":")[0] for row in rows if row.state == state)
+    return {"n": why.total(), "why": dict(sorted(why.items()))}
+
+
+def _mean(rows: Sequence[Judged], value: Callable[[Judged], float | None]) -> dict[str, Any] | None:
+    """Average what is known, with an interval over patients and bounds for what failed."""
+    all_values = [value(row) for row in rows]
+    known = [(row.patient, v) for row, v in zip(rows, all_values, strict=True) if v is not None]
+    if not known:
+        return None
+    failed = sum(row.state == FAILED and v is None for row, v in zip(rows, all_values, strict=True))
+    total, n = sum(v for _, v in known), len(known)
+    draws = _draws([patient for patient, _ in known], np.array([v for _, v in known]))
+    return {
+        "mean": total / n,
+        "ci95": interval(draws),
+        "n": n,
+        "bounds": [total / (n + failed), (total + 100 * failed) / (n + failed)],
+        "of_all_asked": total / max(len(rows) - failed, 1),
+    }
+
+
+def _draws(patients: Sequence[str], values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
+    rows = patient_rows(patients)
+    sums, n = np.bincount(rows, values), np.bincount(rows)
+    times = resampled(len(n))
+    with np.errstate(invalid="ignore"):
+        return (times @ sums) / (times @ n)
+
+
+def _triples(rows: Sequence[Judged]) -> dict[str, Any]:
+    """Weigh the statements of all chains together."""
+    known = [row for row in rows if row.weights is not None]
+    if not known:
+        return {"precision": None, "recall": None, "f1": None}
+    patients = patient_rows([row.patient for row in known])
+    weights = np.array([row.harm for row in known], float)
+    sums = np.stack([np.bincount(patients, column) for column in weights.T])
+    right, wrong, missing = (resampled(sums.shape[1]) @ sums.T).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = {
+            "precision": 100 * right / (right + wrong),
+            "recall": 100 * right / (right + missing),
+            "f1": 100 * 2 * right / (2 * right + wrong + missing),
+        }
+    return {
+        name: {"mean": float(draws[0]), "ci95": interval(draws), "n": len(known)}
+        for name, draws in shares.items()
+    }
+
+
+def _corrected(rows: Sequence[Judged], calibration: Any) -> dict[str, Any] | None:
+    """Correct the judge's share of right conclusions by its own errors; drawn together."""
+    known = [row for row in rows if row.agrees is not None]
+    binary = (calibration or {}).get("binary")
+    if not known or not binary or not binary["n_right"] or not binary["n_wrong"]:
+        return None
+    draws = _draws([r.patient for r in known], np.array([float(bool(r.agrees)) for r in known]))
+    rng = np.random.default_rng(0)
+    size = len(draws) - 1
+    n_right, n_wrong = binary["n_right"], binary["n_wrong"]
+    sensitivity = binary["called_right_of_right"] / n_right
+    specificity = 1 - binary["called_right_of_wrong"] / n_wrong
+    # One pseudo-observation on either side keeps a perfect calibration from being certain.
+    of_right = rng.beta(binary["called_right_of_right"] + 0.5,
+                        n_right - binary["called_right_of_right"] + 0.5, size)  # fmt: skip
+    of_wrong = rng.beta(n_wrong - binary["called_right_of_wrong"] + 0.5,
+                        binary["called_right_of_wrong"] + 0.5, size)  # fmt: skip
+    share = corrected_share(
+        draws, np.append(sensitivity, of_right), np.append(specificity, of_wrong)
+    )
+    if np.isnan(share[0]):
+        return None
+    return {
+        "mean": 100 * float(share[0]),
+        "ci95": interval(100 * share),
+        "n": len(known),
+        "sensitivity": 100 * sensitivity,
+        "specificity": 100 * specificity,
+    }
+
+
+def _subtasks(rows: Sequence[Judged]) -> dict[str, Any]:
+    table = {}
+    for name in _SUBTASKS:
+        group = [row for row in rows if row.subtask == name]
+        if group:
+            table[name] = {
+                "n": len(group),
+                "judged": sum(row.state == JUDGED for row in group),
+                "cot_e": _mean(group, lambda row: row.scores.cot_e if row.scores else None),
+                "f1": _triples(group)["f1"],
+            }
+    return table
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return round(value, 2)
+        case dict():
+            return {key: _rounded(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_rounded(part) for part in value]
+    return value
