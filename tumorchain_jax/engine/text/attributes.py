@@ -92,13 +92,15 @@ _COUNT_KEY = re.compile(
     r"lesion count|multiplicity|how many)"
     r"\s*[:=|]\s*(?P<count>\d{1,2}\b(?![.,]\d|\s?(?:mm|cm))|[a-zäöü]+)"
 )
+_CHINESE_COUNT = re.compile(r"(\d{1,2}|[一二三四五六七八九十两]) ?[枚个处][^,;.。]*$")
 _SKIPPED = re.compile(
     r"[^\S\n]*(?:[-,]|\b(?:and|or|of|the|hypo\w*|hyper\w*|iso\w*|\w+ly|\w+ed|\w+ing|\w+al|\w+ic|"
     r"\w+ous|\w+ar|\w+ent|\w+ant|\w+ive|\w+ior|small|large|largest|big|further|other|more|new|"
     r"separate|distinct|sharp|liver|low|high|density|attenuation|tiny|round|oval|dense|ill|well|"
     r"soft|tissue|lymph|short|axis|similar|mixed|vague|known|lung|bowel|adjacent|sized|"
     r"positive|subtle|dark|bright|deep|additional|discrete|possible|suspected|mm|cm|x|"
-    r"\d+(?:[.,]\d+)?|weitere|neue|runde|scharf|unscharf|hypodense|begrenzte))[^\S\n]*$"
+    r"\d+(?:[.,]\d+)?|weitere\w*|neue\w*|runde\w*|scharf|unscharf|begrenzte\w*|vergrößerte\w*|\w+dense\w*|"
+    r"große\w*|kleine\w*|pathologische\w*|\w+ige\w*|\w+iche\w*|\w+äre\w*|leber))[^\S\n]*$"
 )
 
 
@@ -110,6 +112,9 @@ def count_before(text: str, begin: int, start: int) -> tuple[int, int, int] | No
         begin: of the sentence.
         start: of the noun.
     """
+    if chinese := _CHINESE_COUNT.search(text, max(begin, start - 16), start):
+        count = count_of(chinese[1])
+        return None if count is None else (count, *chinese.span(1))
     position = start
     for _ in range(12):
         before = text[max(begin, position - 40) : position].rstrip(" \t-\n(")
