@@ -22,7 +22,7 @@ _RANGE = re.compile(
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")
 _PARTS = re.compile(_SIZE)
-_CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!size)(?<!vary)(?<!varying) (?:from|von)\s$")
+_CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!vary)(?<!varying) (?:from|von)\s$")
 _UNIT_WORD = re.compile(_UNIT)
 # A number after these is a name: "segment 7, 3 cm".
 _LABEL = re.compile(

@@ -28,6 +28,8 @@ _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
     *("raumforderungen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
 )
+# Names of organs in `anatomy/organs.py` that are findings here.
+_FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
 
@@ -157,6 +159,8 @@ def _tree() -> _Node:
         if entry not in node.entries:
             node.entries.append(entry)
     for name, labels in NAMES.items():
+        if _FINDING_IN_NAME.search(name):
+            continue
         node = _grow(root, name)
         if not node.entries:
             node.entries.append(_organ(labels))
