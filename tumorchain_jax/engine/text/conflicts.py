@@ -74,9 +74,9 @@ def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
             if _denies(other, fact):
                 yield _ordered("polarity", fact, other)
         for other in denied:
-            if other.organ in ("", fact.organ) and (fact.value == "tumour" or _is_tumour(fact)):
-                yield _ordered("polarity", fact, other)
-            elif other.organ in ("", fact.organ) and fact.value in (*_TUMOUR, "metastasis"):
+            if (
+                other.organ in ("", fact.organ) and (fact.value == "tumour" or _is_tumour(fact))
+            ) or (other.organ in ("", fact.organ) and fact.value in (*_TUMOUR, "metastasis")):
                 yield _ordered("polarity", fact, other)
 
 
@@ -144,7 +144,7 @@ def _values(facts: list[Fact]) -> Iterator[Conflict]:
             told = [f for f in group if f.attribute == attribute]
             for first, second in _pairs(told):
                 differ = (first.value == second.value) != (first.polarity == second.polarity)
-                if differ and "absent" not in (first.polarity, second.polarity) or (
+                if (differ and "absent" not in (first.polarity, second.polarity)) or (
                     first.value == second.value and first.polarity != second.polarity
                 ):
                     yield Conflict(attribute, first, second)
@@ -191,7 +191,9 @@ def _patients(facts: list[Fact]) -> Iterator[Conflict]:
 def _by_lesion(facts: Iterable[Fact]) -> dict[tuple[str, int], list[Fact]]:
     groups: dict[tuple[str, int], list[Fact]] = defaultdict(list)
     for fact in facts:
-        if fact.lesion and fact.polarity == "present" or fact.lesion and fact.attribute in _ONE_VALUE:
+        if (fact.lesion and fact.polarity == "present") or (
+            fact.lesion and fact.attribute in _ONE_VALUE
+        ):
             groups[fact.organ, fact.lesion].append(fact)
     return groups
 

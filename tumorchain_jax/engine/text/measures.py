@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 
 _NUMBER = r"\d{1,5}(?:[.,]\d{1,3})?"
-_UNIT = r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+_UNIT = (
+    r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+)
 _TIMES = r"[ \t]{0,3}(?:x|\*|by|mal)[ \t]{0,3}"
 _AXES = rf"{_NUMBER}(?:[ \t-]{{0,2}}{_UNIT})?(?:[ \t]*\((?:ap|tr|cc|transverse|[a-z]{{2}})\))?"
 _SIZE = rf"{_AXES}(?:{_TIMES}{_AXES}){{0,3}}"
@@ -133,11 +135,10 @@ def _mm(number: str, unit: str) -> float:
 
 _WORDS = {
     **dict(zip(
-        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-        "sixteen seventeen eighteen nineteen twenty".split(), range(1, 21), strict=True,
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"], range(1, 21), strict=True,
     )),
     **dict(zip(
-        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(), range(1, 13),
+        ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"], range(1, 13),
         strict=True,
     )),
     **dict.fromkeys(("a", "an", "single", "solitary", "eine", "einen", "einer", "einzelne",
