@@ -39,7 +39,8 @@ _PARTS = re.compile(
 _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
 # A key and its value apart: `T stage: 3`, `N category = N1`, `M: 0`.
 _KEYED = re.compile(
-    r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|[Cc]ategory|"
+    r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|"
+    r"[Cc]ategory|"
     r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:(?P=basis)(?P=letter))?"
     r"(?P<value>is|[0-4Xx][a-d]?)(?![A-Za-z0-9%]|[.,]\d)"
 )

@@ -31,7 +31,8 @@ _GERMAN_PLURALS = (
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
 _AND_SEGMENT = re.compile(
-    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|[iv]{1,4})([ab]?)"
+    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"[iv]{1,4})([ab]?)"
     r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
 )
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
