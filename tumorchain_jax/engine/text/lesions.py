@@ -47,10 +47,14 @@ class Lesions:
         self.last = lesion
         return lesion
 
-    def number(self, lesion: Lesion) -> int:
-        """Return the number of a lesion within its organ, from 1."""
-        same = [other for other in self.all if other.place.organ == lesion.place.organ]
-        return same.index(lesion) + 1
+    def numbers(self) -> dict[int, int]:
+        """Return the number of every lesion by its identity."""
+        counts: dict[str, int] = {}
+        numbers = {}
+        for lesion in self.all:
+            counts[lesion.place.organ] = counts.get(lesion.place.organ, 0) + 1
+            numbers[id(lesion)] = counts[lesion.place.organ]
+        return numbers
 
     def main_organ(self) -> str:
         """Return the organ of the tumour; where none is called so, of the first mass."""
@@ -66,9 +70,9 @@ class Lesions:
         "Known carcinoma of the colon. There is a 3 cm mass in the cecum." speaks of one.
         """
         for lesion in self.all:
-            if lesion.place == Place(place.organ) and place.organ and not lesion.sizes:
-                if lesion.value in GENERIC or lesion.value in _malignant():
-                    return lesion if value in GENERIC and not lesion.several else None
+            is_bare = lesion.place == Place(place.organ) and place.organ and not lesion.sizes
+            if is_bare and (lesion.value in GENERIC or lesion.value in _malignant()):
+                return lesion if value in GENERIC and not lesion.several else None
         return None
 
     def match(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:

@@ -24,6 +24,17 @@ _LUNGS = {10, 11, 12, 13, 14}
 # What may stand between two words of a term.
 _GAP = re.compile(r"[ \n\r\-_/']{0,4}|\s{0,2}[:=|]\s{0,2}")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
+_GERMAN_PLURALS = (
+    *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
+    *("raumforderungen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
+)
+# Names of organs in `anatomy/organs.py` that are findings here.
+_FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
+_AND_SEGMENT = re.compile(
+    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"[iv]{1,4})([ab]?)"
+    r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
+)
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
 
@@ -85,6 +96,8 @@ def find_terms(wording: Wording) -> list[Term]:
             k += 1
             continue
         found.append(term)
+        if term.value.startswith("liver segment"):
+            found += _further_segments(wording, term)
         if term.kind in ("organ", "part", "none"):
             for later in range(k + 1, k + length):
                 inner, size = _term_at(wording, later)
@@ -94,6 +107,18 @@ def find_terms(wording: Wording) -> list[Term]:
                     break
         k += length
     return found
+
+
+def _further_segments(wording: Wording, term: Term) -> Iterator[Term]:
+    """Yield the other numbers of "segments V, VI and VIII"."""
+    end = term.end
+    while match := _AND_SEGMENT.match(wording.text, end):
+        number, letter = _ROMAN.get(match[1], match[1].upper()), match[2]
+        if number not in _ROMAN.values() or (letter and number != "IV"):
+            return
+        entry = Entry("part", f"liver segment {number}{letter}", "liver")
+        yield Term((entry,), match.start(1), match.end(), False)
+        end = match.end()
 
 
 def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
@@ -114,13 +139,15 @@ def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     if entries is None:
         return None, 0
     last = words[k + length - 1]
-    plural = text[last.start : last.end] != last.key and text[last.end - 1] in "saen"
+    word = text[last.start : last.end]
+    plural = (word != last.key and word[-1] in "sa") or word.endswith(_GERMAN_PLURALS)
     return Term(entries, words[k].start, last.end, plural), length
 
 
 def known_words() -> frozenset[str]:
     """Return every word of the terms in small letters, as the files spell it."""
-    return frozenset(word for phrase, _ in _lines() for word in _words_of(phrase))
+    phrases = [*NAMES, *(phrase for phrase, _ in _lines())]
+    return frozenset(word for phrase in phrases for word in _words_of(phrase))
 
 
 def _couinaud(word: str) -> Entry | None:
@@ -151,6 +178,8 @@ def _tree() -> _Node:
         if entry not in node.entries:
             node.entries.append(entry)
     for name, labels in NAMES.items():
+        if _FINDING_IN_NAME.search(name):
+            continue
         node = _grow(root, name)
         if not node.entries:
             node.entries.append(_organ(labels))
