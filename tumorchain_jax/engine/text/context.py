@@ -93,9 +93,7 @@ def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     """Meanings of the cues that reach the characters `start` to `end`."""
     low, high = start - _REACH, end + _REACH
     cues = [
-        cue
-        for cue in find_cues(sentence)
-        if low <= cue.end <= start or end <= cue.start <= high
+        cue for cue in find_cues(sentence) if low <= cue.end <= start or end <= cue.start <= high
     ]
     stops = [cue for cue in cues if cue.meaning == "stop"]
     for cue in cues:

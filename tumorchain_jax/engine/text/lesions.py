@@ -37,7 +37,6 @@ class Lesions:
     def __init__(self) -> None:
         self.all: list[Lesion] = []
         self.last: Lesion | None = None
-        self._main = ""
 
     def __iter__(self) -> Iterator[Lesion]:
         return iter(self.all)
@@ -47,10 +46,6 @@ class Lesions:
         self.all.append(lesion)
         self.last = lesion
         return lesion
-
-    def number(self, lesion: Lesion) -> int:
-        """Return the number of a lesion within its organ, from 1."""
-        return self.numbers()[id(lesion)]
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every lesion by its identity."""

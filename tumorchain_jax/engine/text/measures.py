@@ -8,7 +8,9 @@ import re
 from dataclasses import dataclass
 
 _NUMBER = r"\d{1,5}(?:[.,]\d{1,3})?"
-_UNIT = r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+_UNIT = (
+    r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+)
 _TIMES = r"[ \t]{0,3}(?:x|\*|by|mal)[ \t]{0,3}"
 _AXES = rf"{_NUMBER}(?:[ \t-]{{0,2}}{_UNIT})?(?:[ \t]*\((?:ap|tr|cc|transverse|[a-z]{{2}})\))?"
 _SIZE = rf"{_AXES}(?:{_TIMES}{_AXES}){{0,3}}"
@@ -28,6 +30,17 @@ _UNIT_WORD = re.compile(_UNIT)
 _LABEL = re.compile(
     r"(?<![a-z])(?:segments?|segm?\.?|levels?|images?|series|slices?|phase|grade|type|lesions?|nodes?|no\.?|"
     r"number|nr\.?|#|station|stage|category|s|couinaud|class|score|row|figure|bild|serie)[ \t]{0,2}$"
+)
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+_UNITS += "fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_SMALL = {word: n for n, word in enumerate(_UNITS.split())}
+_LARGE = {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
+_SPOKEN_NUMBER = (
+    rf"(?:(?:{'|'.join(_LARGE)})(?:[ -](?:{'|'.join(list(_SMALL)[1:10])}))?|{'|'.join(_SMALL)})"
+)
+_SPOKEN = re.compile(
+    rf"\b({_SPOKEN_NUMBER})((?: point(?: (?:{'|'.join(list(_SMALL)[:10])}))+)?)[ -]({_UNIT})(?![a-z])"
 )
 LEAST_MM, MOST_MM = 0.5, 400.0
 """Sizes of lesions beyond these are taken for a slip of the pen and left out."""
@@ -81,7 +94,15 @@ def find_measures(text: str, start: int, end: int, unit: str = "") -> list[Measu
             continue
         taken = match.end()
         found += _of_list(match, unit)
+    for match in _SPOKEN.finditer(text, start, end):
+        found.append(Measure(_mm(_spoken(match[1], match[2]), match[3]), *match.span()))
     return sorted(found, key=lambda measure: measure.start)
+
+
+def _spoken(whole: str, decimals: str) -> str:
+    """Write a spoken number in digits: `four`, ` point two` as `4.2`."""
+    number = sum(_LARGE.get(word, _SMALL.get(word, 0)) for word in re.split("[ -]", whole))
+    return f"{number}." + "".join(str(_SMALL[word]) for word in decimals.split()[1:]) + "0"
 
 
 def _of_list(match: re.Match[str], unit: str) -> list[Measure]:
@@ -114,11 +135,10 @@ def _mm(number: str, unit: str) -> float:
 
 _WORDS = {
     **dict(zip(
-        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-        "sixteen seventeen eighteen nineteen twenty".split(), range(1, 21), strict=True,
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"], range(1, 21), strict=True,
     )),
     **dict(zip(
-        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(), range(1, 13),
+        ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf"], range(1, 13),
         strict=True,
     )),
     **dict.fromkeys(("a", "an", "single", "solitary", "eine", "einen", "einer", "einzelne",
