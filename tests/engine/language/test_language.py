@@ -52,7 +52,7 @@ def honest(body: dict[str, Any]) -> str:
         facts = [f for f in extract(CASE) if f.source.document == document.sha256]
         return json.dumps({"statements": [_statement(fact) for fact in facts]})
     if agent == "reasoner":
-        return json.dumps({"steps": [_step(each) for each in data["statements"]]})
+        return json.dumps({"steps": _steps(data["statements"])})
     if agent == "calibrator":
         return json.dumps({"step": None, "verdict": "right"})
     return json.dumps({"T": "T2", "N": "N0", "M": "M0"})
@@ -63,14 +63,24 @@ def _statement(fact: Any) -> dict[str, Any]:
     return {"quote": fact.source.quote} | {name: getattr(fact, name) for name in names}
 
 
-def _step(said: dict[str, str]) -> dict[str, Any]:
-    if said["level"] == "impression":
-        text = f"this suggests {said['object']}"
-    elif said["level"] == "reasoning":
-        text = f"{said['subject']} {said['relation']} {said['object']}"
-    else:
-        text = f"the {said['subject']} shows {said['object']}"
-    return {"statements": [said["id"]], "text": text}
+def _steps(statements: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """A sentence for each statement; where a lesion lies is said with what it is."""
+    place = {s["subject"]: s for s in statements if s["relation"] == "location"}
+    steps = []
+    for said in statements:
+        ids, text = [said["id"]], f"the {said['subject']} shows {said['object']}"
+        if said["relation"] == "location":
+            continue
+        if said["level"] == "impression":
+            text = f"this suggests {said['object']}"
+        elif said["level"] == "reasoning":
+            text = f"{said['subject']} {said['relation']} {said['object']}"
+        elif said["relation"] == "finding" and said["subject"] in place:
+            where = place[said["subject"]]
+            ids.append(where["id"])
+            text += f" in the {where['object']}"
+        steps.append({"statements": ids, "text": text})
+    return steps
 
 
 def endpoints_file(folder: Path, url: str) -> Path:
@@ -130,8 +140,8 @@ def test_pathology_reaches_neither_reasoner_nor_calibrator(run: Callable) -> Non
     for agent in ("reasoner", "calibrator"):
         assert "pancreas" in seen[agent]
         assert CODE_WORD not in seen[agent]
-        assert "adenocarcinoma" not in seen[agent]
-        assert "T2" not in seen[agent]
+        assert PATHOLOGY[-15:] not in seen[agent]
+        assert "pT2" not in seen[agent]
 
 
 def lying(change: Callable[[str, Any], Any]) -> Callable[[dict[str, Any]], str]:
@@ -192,11 +202,17 @@ def _left_out(agent: str, reply: Any) -> Any:
     return reply
 
 
+def claims(result: CaseResult) -> set[tuple[str, str, str]]:
+    """All triples that the accepted records claim."""
+    steps = [step for trace in result.traces for step in trace.steps]
+    return {(c.subject, c.relation, c.object) for step in steps for c in step.claims}
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (_other_organ, "extractor"), (_denied, "extractor"), (_invented_quote, "extractor"),
-        (_half_read, "extractor"), (_embellished, "invades"), (_other_size, "53"),
+        (_half_read, "extractor"), (_embellished, "invades"), (_other_size, "has size 35 mm"),
         (_wrong_citations, "step"), (_left_out, "a step is missing"),
     ],
 )  # fmt: skip
@@ -207,8 +223,7 @@ def test_lies_are_never_in_accepted_records(
     assert verify(result, CASE) == ()
     truths = {fact.to_json() for fact in extract(CASE)}
     assert all(fact.to_json() in truths for fact in result.facts)
-    answers = {(r.question, r.answer) for r in process(CASE).records}
-    assert all((r.question, r.answer) in answers for r in result.records)
+    assert claims(result) <= claims(process(CASE))
     of_pancreas = [r for r in result.records if "pancrea" in r.question and r.answer != "no"]
     assert of_pancreas == []
     reasons = " ".join((*backends.doubts.lines(), *(r.reason for r in result.rejected)))
@@ -257,7 +272,7 @@ def test_instructions_in_a_report_travel_as_data(run: Callable) -> None:
 def test_quote_comes_before_what_it_says() -> None:
     schema = closed_schema(statements_form())
     item = schema["properties"]["statements"]["items"]
-    assert [*item["properties"]][0] == "quote"
+    assert next(iter(item["properties"])) == "quote"
     assert "pancreas" in item["properties"]["organ"]["enum"]
 
 
