@@ -11,7 +11,7 @@ A server that claims to enforce a schema is not believed: every reply is checked
 import json
 import math
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -30,6 +30,12 @@ class Answer(BaseModel):
     """Base of what replies are read into: no other fields, no conversions between types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def one_of(*values: str | int) -> Any:
+    """Make the type of a field that is one of a few values, known only while running."""
+    literal: Any = Literal
+    return literal[values]
 
 
 class AnswerError(Exception):
