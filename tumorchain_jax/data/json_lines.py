@@ -33,17 +33,18 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
             offset += len(line)
 
 
-def parse_line(line: str | bytes, source: object) -> dict[str, Any]:
+def parse_line(line: str | bytes, source: object, unique: bool = False) -> dict[str, Any]:
     """Parse a line that must be a JSON object.
 
     Args:
         source: what an error names.
+        unique: refuse an object with a field twice, of which the last would count.
 
     Raises:
         InputError: it is something else.
     """
     try:
-        values = json.loads(line)
+        values = json.loads(line, object_pairs_hook=_without_twins if unique else None)
     except (ValueError, RecursionError) as error:
         found = "too many nested brackets" if isinstance(error, RecursionError) else str(error)
         raise InputError(source, "JSON", found, "a JSON object on one line", HINT) from error
@@ -154,6 +155,14 @@ class LineFields:
             LineFields(self.source, item, f"{self.where}{name}[{number}].")
             for number, item in enumerate(value)
         ]
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} twice")
+    return values
 
 
 def _is_text(value: object) -> bool:

@@ -1,0 +1,95 @@
+"""Stand-ins for the engine's agents: quick, deterministic, and as faulty as a test asks."""
+
+import re
+import time
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.schema import Record, RoundTarget
+from tumorchain_jax.engine.case import Case, CaseResult, Claim, Rejected, Review, Step, Trace
+from tumorchain_jax.engine.facts import Fact, Source
+from tumorchain_jax.engine.graph.load import shipped_graph
+
+LIVER = 5
+
+
+def say(case: Case) -> CaseResult:
+    """Finds `hypodense` and `N cm` in the first report and makes a few records of them."""
+    document = case.documents[0]
+    facts = []
+    for attribute, unit, pattern in (
+        ("finding", "", r"lesion"), ("density", "", r"hypodense|hyperdense"), ("size", "mm", r"\d+ mm"),
+    ):  # fmt: skip
+        if (found := re.search(pattern, document.text)) is not None:
+            source = Source("radiology", document.sha256, *found.span(), found.group())
+            value = found.group().removesuffix(" mm")
+            facts.append(
+                Fact(
+                    case.id, "liver", "", 1, attribute, value, unit, "present", "definite",
+                    "current", source,
+                )
+            )  # fmt: skip
+    if len(facts) < 3:
+        return CaseResult(tuple(facts), (), (), (Rejected("liver", "no lesion is described", 3),))
+    graph = shipped_graph()
+    edge = next(edge for edge in graph.edges if edge.relation == "arises_in")
+    lesion, density, size = facts
+    steps = (
+        Step(
+            "finding",
+            f"First, the liver shows a {density.value} lesion of {size.value} mm.",
+            (
+                Claim("lesion", "density", density.value, (lesion.id, density.id)),
+                Claim("lesion", "size", f"{size.value} mm", (lesion.id, size.id)),
+            ),
+        ),
+        Step(
+            "impression",
+            "Second, this suggests a tumour of the liver.",
+            (Claim("lesion", "suggests", "tumour", (lesion.id,), (edge.id,)),),
+        ),
+    )
+    thought = " ".join(step.text for step in steps)
+    asked = {
+        "tumor_position": ("Which organ shows a tumour?", (), "liver"),
+        "density": ("What is the density of the lesion?", ("hypodense", "hyperdense"), density.value),
+        "count": ("How many lesions are there?", ("1", "2", "3"), "1"),
+        "tumor": ("Which T category has the tumour of the liver?", (), "T2"),
+        "cot_report": ("Write a report.", (), "a tumour of the liver"),
+    }
+    records, traces = [], []
+    for subtask, (question, choices, answer) in asked.items():
+        rounds = (
+            RoundTarget("The liver needs a closer look."),
+            RoundTarget(f"<think> {thought} </think> Thus, the answer is {answer}.", (LIVER,)),
+        )
+        task = {"tumor_position": "position", "tumor": "tnm_prediction"}
+        task_name = task.get(subtask, "cot_report" if subtask == "cot_report" else "lesion_attributes")
+        records.append(
+            Record(case.patient, 0, task_name, subtask, LIVER, question, choices, rounds, thought, answer)
+        )
+        traces.append(
+            Trace(
+                "", case.id, "choice" if choices else "open", steps, (lesion.id, density.id, size.id),
+                (edge.id,), (Review("calibrator", "", "", 1),), (("reasoner", "rules"),), graph.version,
+            )
+        )  # fmt: skip
+    differ = ("CT and pathology differ in T",) if len(case.documents) > 1 else ()
+    return CaseResult(tuple(facts), tuple(records), tuple(traces), (), differ)
+
+
+def say_slowly(case: Case) -> CaseResult:
+    """Takes its time, so that a kill finds it at work."""
+    time.sleep(0.01)
+    return say(case)
+
+
+def stumble(case: Case) -> CaseResult:
+    """Fails on every case whose id ends with 7."""
+    if case.id.endswith("7"):
+        raise ValueError("a fault\nof the \ud800 agents")
+    return say(case)
+
+
+def give_up(case: Case) -> CaseResult:
+    """Finds that what all cases need is not there."""
+    raise InputError("endpoint", "model", "none", "one", "start it")
