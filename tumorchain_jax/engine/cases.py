@@ -130,7 +130,8 @@ def check_cases(path: Path) -> tuple[list[ListedCase], list[InputError]]:
             problems.append(line)
             continue
         try:
-            case = _case(LineFields(where, parse_line(line, where, unique=True)), root)
+            values = parse_line(line, where, unique=True, hint=_HINT)
+            case = _case(LineFields(where, values, hint=_HINT), root)
             uses.note(where, case)
         except InputError as error:
             problems.append(error)
@@ -152,7 +153,7 @@ def read_text(path: Path) -> str:
 
     try:
         if not path.is_file():
-            found = "a folder" if path.is_dir() else "no such file"
+            found = "a folder" if path.is_dir() else "no regular file"
             refuse("report", found, "a text file", "check the path")
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -206,11 +207,11 @@ def _lines(path: Path) -> Iterator[tuple[str, str | InputError]]:
 
 def _case(fields: LineFields, root: Path) -> ListedCase:
     fields.check_known(FIELDS)
-    patient = _name(fields, "patient", fields.text("patient", filled=True))
     id = _name(fields, "case", fields.text("case", filled=True))
+    patient = _name(fields, "patient", fields.text("patient", filled=True))
     scans = tuple(_name(fields, "scans", name) for name in _texts(fields, "scans"))
     if not scans:
-        fields.refuse("scans", "one or more names of scans", _HINT)
+        fields.refuse("scans", "one or more names of scans")
     paths = {kind: _texts(fields, kind) for kind in KINDS}
     if not paths["radiology"]:
         hint = "name its report; without one there is nothing to reason from"
@@ -233,7 +234,7 @@ def _texts(fields: LineFields, name: str) -> Sequence[str]:
     value: Any = fields.values.get(name, [])
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         fields.refuse(name, 'a list of texts, as ["a-17"]', _HINT)
-    texts = [LineFields(fields.source, {name: each}).path(name) for each in value]
+    texts = [LineFields(fields.source, {name: each}, hint=_HINT).path(name) for each in value]
     if len(set(texts)) < len(texts):
         fields.refuse(name, "each once", _HINT)
     return texts
