@@ -246,16 +246,16 @@ def test_of_two_frames_of_a_case_the_later_counts(tmp_path: Path) -> None:
 
 
 def test_the_papers_mix_of_tasks(make_cases: MakeCases, tmp_path: Path) -> None:
-    path = make_cases(400)
+    path = make_cases(120)
     natural = go(tmp_path / "out", path)
     mixed = go(tmp_path / "out", path, mix="paper")
-    assert mixed.already_done == 400
+    assert mixed.already_done == 120
     records = lines(tmp_path / "out" / "records.jsonl")
     assert len(records) == mixed.records == natural.records - mixed.thinned
     assert len(lines(tmp_path / "out" / "traces.jsonl")) == len(records)
     for task, share in PAPER_SHARES.items():
         found = sum(record["task"] == task for record in records) / len(records)
-        assert abs(found - share) < 0.002
+        assert abs(found - share) < 0.005
     assert go(tmp_path / "out", path).records == natural.records
 
 

@@ -94,12 +94,15 @@ def read_verdicts(path: Path, sample: Sample) -> tuple[str, dict[str, Verdict]]:
             raise refuse("verdicts", id, "records of the sample")
         if not isinstance(each, dict) or set(each) - _FIELDS:
             raise refuse(f"verdicts.{id}", each, f"an object of {', '.join(sorted(_FIELDS))}")
-        verdict = Verdict(**{"usable": None, **each})
-        texts = (verdict.note, verdict.text or "", verdict.answer or "")
-        if verdict.usable not in (True, False, None) or not all(isinstance(t, str) for t in texts):
+        texts = [each.get("note", ""), each.get("quality", "")]
+        texts += [value for name in ("text", "answer") if (value := each.get(name)) is not None]
+        said = each.get("usable")
+        if said not in (True, False, None) or not all(isinstance(value, str) for value in texts):
             raise refuse(f"verdicts.{id}", each, "usable as true or false, and texts")
+        verdict = Verdict(**{"usable": said, **each})
         if verdict.quality not in ("", *QUALITIES) or (verdict.quality and not verdict.usable):
-            raise refuse(f"verdicts.{id}.quality", verdict.quality, " or ".join(QUALITIES))
+            expected = f"{' or '.join(QUALITIES)}, of what is usable"
+            raise refuse(f"verdicts.{id}.quality", verdict.quality, expected)
         read[id] = verdict
     return reviewer, read
 

@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tumorchain_jax.core.errors import InputError, Stopped
 from tumorchain_jax.data.schema import Record
@@ -76,11 +77,11 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
         replace(result.traces[number], record=id, case=case.id)
         for number, id in zip(kept, ids, strict=True)
     ]
-    rejected = [{"case": case.id, **asdict(each), "of": "chain"} for each in result.rejected]
+    rejected = [{"case": case.id, **_fields(each), "of": "chain"} for each in result.rejected]
     lines = {
         "records": records,
-        "traces": [_line(asdict(trace)) for trace in traces],
-        "facts": [_line({"id": fact.id, **asdict(fact)}) for fact in result.facts],
+        "traces": list(map(_line, traces)),
+        "facts": [_line({"id": fact.id, **_fields(fact)}) for fact in result.facts],
         "documents": _documents(case),
         "rejected": list(map(_line, rejected)),
         "discordant": [_line({"case": case.id, "text": text}) for text in result.discordant],
@@ -92,8 +93,7 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
 
 def record_line(record: Record, scans: Sequence[str]) -> str:
     """A record as `prepare` takes it: the scan by its name."""
-    values = asdict(record)
-    return _line(values | {"scan": scans[record.scan]})
+    return _line(_fields(record) | {"scan": scans[record.scan]})
 
 
 def record_id(line: str) -> str:
@@ -122,13 +122,18 @@ def _drain_path(folder: Path) -> Path:
 
 def _documents(case: Case) -> list[str]:
     return [
-        _line({"sha256": document.sha256, "case": case.id, **asdict(document)})
+        _line({"sha256": document.sha256, "case": case.id, **_fields(document)})
         for document in case.documents
     ]
 
 
 def _line(values: object) -> str:
     """One line of JSON that UTF-8 can hold; half a character from a model is an error here."""
-    line = json.dumps(values, ensure_ascii=False)
+    line = json.dumps(values, ensure_ascii=False, default=_fields)
     line.encode()
     return line
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass; `dataclasses.asdict` copies all of them, in ten times the time."""
+    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
