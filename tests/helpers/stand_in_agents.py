@@ -51,7 +51,11 @@ def say(case: Case) -> CaseResult:
     thought = " ".join(step.text for step in steps)
     asked = {
         "tumor_position": ("Which organ shows a tumour?", (), "liver"),
-        "density": ("What is the density of the lesion?", ("hypodense", "hyperdense"), density.value),
+        "density": (
+            "What is the density of the lesion?",
+            ("hypodense", "hyperdense"),
+            density.value,
+        ),
         "count": ("How many lesions are there?", ("1", "2", "3"), "1"),
         "tumor": ("Which T category has the tumour of the liver?", (), "T2"),
         "cot_report": ("Write a report.", (), "a tumour of the liver"),
@@ -63,9 +67,22 @@ def say(case: Case) -> CaseResult:
             RoundTarget(f"<think> {thought} </think> Thus, the answer is {answer}.", (LIVER,)),
         )
         task = {"tumor_position": "position", "tumor": "tnm_prediction"}
-        task_name = task.get(subtask, "cot_report" if subtask == "cot_report" else "lesion_attributes")
+        task_name = task.get(
+            subtask, "cot_report" if subtask == "cot_report" else "lesion_attributes"
+        )
         records.append(
-            Record(case.patient, 0, task_name, subtask, LIVER, question, choices, rounds, thought, answer)
+            Record(
+                case.patient,
+                0,
+                task_name,
+                subtask,
+                LIVER,
+                question,
+                choices,
+                rounds,
+                thought,
+                answer,
+            )
         )
         traces.append(
             Trace(

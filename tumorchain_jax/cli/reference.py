@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from tumorchain_jax.cli.parser import PROGRAM, Parser, build_parser
+from tumorchain_jax.cli.parser import Parser, build_parser
 
 README = Path(__file__).with_name("README.md")
 INTRODUCTION = """\

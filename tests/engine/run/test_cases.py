@@ -157,7 +157,7 @@ BROKEN_REPORTS: dict[str, tuple[bytes, str]] = {
     "only spaces": (b" \r\n\t\n", "no text, expected a report"),
     "only a byte order mark": (b"\xef\xbb\xbf", "no text, expected a report"),
     "Latin-1": ("Läsion".encode("latin-1"), "byte 0xe4 at 1, which is not UTF-8"),
-    "Windows-1252": ("3 cm – 4 cm".encode("cp1252"), "byte 0x96 at 5"),
+    "Windows-1252": ("3 cm, 20 \u20ac".encode("cp1252"), "byte 0x80 at 9"),
     "UTF-16": (TEXT.encode("utf-16"), "UTF-16, expected UTF-8; save it as UTF-8"),
     "UTF-16 of the other end": (b"\xfe\xff" + TEXT.encode("utf-16-be"), "UTF-16"),
     "UTF-16 without a mark": (TEXT.encode("utf-16-le"), "a NUL character at 1"),

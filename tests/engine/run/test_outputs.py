@@ -213,7 +213,7 @@ def test_card_counts_what_was_written(make_cases: MakeCases, tmp_path: Path) -> 
 def test_card_cannot_be_broken_by_what_it_counts() -> None:
     made = card.Card({"agents": "a\nb"}, "natural")
     reason = json.dumps({"reason": f"{EVIL} | x | `y`\n# z"})
-    made.add(Head("c", "d", rejected=1), {"rejected": [reason]})
+    made.add(Head("c", "d", rejected={"x": 1}), {"rejected": [reason]})
     text = made.text({"train": [], "test": []}, 0)
     assert "<script" not in text
     assert "\n# z" not in text

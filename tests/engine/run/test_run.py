@@ -19,7 +19,8 @@ from tumorchain_jax.engine.case import Case, CaseResult
 from tumorchain_jax.engine.cases import read_cases
 from tumorchain_jax.engine.run import work
 from tumorchain_jax.engine.run.outputs import FILES, PAPER_SHARES
-from tumorchain_jax.engine.run.run import Done, run, status
+from tumorchain_jax.engine.run.run import Done, run
+from tumorchain_jax.engine.run.status import status
 from tumorchain_jax.engine.run.store import Head, Store, read_places, shard_of, shard_path
 
 MakeCases = Callable[..., Path]
@@ -45,7 +46,10 @@ def test_a_run_writes_records_with_their_traces(make_cases: MakeCases, tmp_path:
     # Every tenth report is of a normal CT, of which the stand-in makes nothing.
     assert (done.cases, done.records, done.rejected, done.failed) == (40, 36 * 5, 4, 0)
     assert contents(tmp_path / "out").keys() == {*FILES, "SHA256SUMS"}
-    records, traces = lines(tmp_path / "out" / "records.jsonl"), lines(tmp_path / "out" / "traces.jsonl")
+    records, traces = (
+        lines(tmp_path / "out" / "records.jsonl"),
+        lines(tmp_path / "out" / "traces.jsonl"),
+    )
     assert len(records) == len(traces) == 180
     text = (tmp_path / "out" / "records.jsonl").read_text().splitlines()
     assert [trace["record"] for trace in traces] == list(map(work.record_id, text))
@@ -106,7 +110,9 @@ def test_a_changed_report_is_worked_on_again_and_no_other(
 
     assert go(tmp_path / "out", path, noted).already_done == 19
     assert worked == ["c-3"]
-    sizes = {row["value"] for row in lines(tmp_path / "out" / "facts.jsonl") if row["case"] == "c-3"}
+    sizes = {
+        row["value"] for row in lines(tmp_path / "out" / "facts.jsonl") if row["case"] == "c-3"
+    }
     assert "99" in sizes
     assert "13" not in sizes
 
@@ -264,6 +270,8 @@ def test_a_mix_without_records_of_a_task_is_refused(make_cases: MakeCases, tmp_p
         result = stand_in_agents.say(case)
         return CaseResult(result.facts, result.records[:1], result.traces[:1])
 
-    with pytest.raises(InputError, match="--mix paper: found no record of lesion_attributes, cot_rep"):
+    with pytest.raises(
+        InputError, match="--mix paper: found no record of lesion_attributes, cot_rep"
+    ):
         go(tmp_path / "out", make_cases(3), few, mix="paper")
     assert go(tmp_path / "out", make_cases(3), few).records == 3

@@ -68,9 +68,7 @@ def write_review(
     return counts
 
 
-def render(
-    sample: Sample, reviewer: str, documents: Sequence[Item], items: Sequence[Item]
-) -> str:
+def render(sample: Sample, reviewer: str, documents: Sequence[Item], items: Sequence[Item]) -> str:
     """Render a reviewer's page.
 
     Args:
@@ -89,7 +87,11 @@ def render(
 <script type="application/json" id="data">{text}</script>"""
     # A page from disk may not connect to anything; `--serve` hands out the same page.
     return page(
-        f"Review by {reviewer}", content, _read("review.js"), _read("review.css"), "connect-src 'self'"
+        f"Review by {reviewer}",
+        content,
+        _read("review.js"),
+        _read("review.css"),
+        "connect-src 'self'",
     )
 
 
@@ -149,5 +151,3 @@ def _item(case: StoredCase, kept: Kept, numbers: dict[str, int]) -> Item:
 def _utf16(text: str) -> int:
     """Length of a text as JavaScript counts it."""
     return len(text.encode("utf-16-le")) // 2
-
-

@@ -50,9 +50,7 @@ def draw(run: Path, size: int, seed: int) -> Sample:
     if not strata:
         raise InputError(run, "records", "none", "one or more", "see rejected.jsonl")
     shares = _shares({name: len(found) for name, found in strata.items()}, size)
-    chosen = {
-        id: name for name in sorted(strata) for _, id in sorted(strata[name])[: shares[name]]
-    }
+    chosen = {id: name for name in sorted(strata) for _, id in sorted(strata[name])[: shares[name]]}
     return Sample(sha256_of(run / SUMS), chosen)
 
 

@@ -1,9 +1,8 @@
 """What reviewers said: their files, how far they agree, and the rates beside the paper's."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +168,22 @@ def _agreement(
         "graded by both": len(graded),
         "kappa quality": kappa(*quality),
     }
+
+
+def plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary as JSON holds it."""
+
+    def values(each: Rate) -> dict[str, float]:
+        return {"percent": each.percent, **asdict(each)}
+
+    rates = {
+        reviewer: {
+            group: {name: values(each) for name, each in both.items()}
+            for group, both in groups.items()
+        }
+        for reviewer, groups in facts["reviewers"].items()
+    }
+    return {**facts, "reviewers": rates}
 
 
 def text(facts: Mapping[str, Any]) -> str:

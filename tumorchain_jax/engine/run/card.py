@@ -48,7 +48,7 @@ class Card:
         Returns:
             The patients of its records.
         """
-        self._totals.update(cases=1, rejected=head.rejected, failed=bool(head.error))
+        self._totals.update(cases=1, rejected=sum(head.rejected.values()), failed=bool(head.error))
         self._counts["left out"].update(head.left_out)
         records = [json.loads(line) for line in lines.get("records", ())]
         for record in records:
@@ -209,7 +209,12 @@ class Card:
             if high
             else []
         )
-        title = ["## Most frequent answers", "", "What a model that cannot see would be right by.", ""]
+        title = [
+            "## Most frequent answers",
+            "",
+            "What a model that cannot see would be right by.",
+            "",
+        ]
         return [*title, *_table(("subtask", "answer", "share"), rows), *told]
 
     def _shares(self, title: str, name: str, unit: str) -> list[str]:
@@ -220,7 +225,8 @@ def _counted(counts: Mapping[str, int], what: str, unit: str) -> list[str]:
     total = sum(counts.values())
     order = sorted((name for name in counts if counts[name]), key=lambda n: (-counts[n], n))
     rows = [
-        (_cell(name), f"{counts[name]:,}", _share(counts[name], total)) for name in order[:MOST_ROWS]
+        (_cell(name), f"{counts[name]:,}", _share(counts[name], total))
+        for name in order[:MOST_ROWS]
     ]
     if others := sum(counts[name] for name in order[MOST_ROWS:]):
         rows.append((f"{len(order) - MOST_ROWS} others", f"{others:,}", _share(others, total)))

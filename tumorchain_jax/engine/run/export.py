@@ -1,8 +1,8 @@
 """A run's records as a data set for others: JSON lines that Hugging Face `datasets` loads.
 
-    OUT/train.jsonl, OUT/test.jsonl    records of the patients of each side; `prepare` takes them
-    OUT/split.json                     the sides
-    OUT/README.md                      the card; its head tells `datasets` about the files
+OUT/train.jsonl, OUT/test.jsonl    records of the patients of each side; `prepare` takes them
+OUT/split.json                     the sides
+OUT/README.md                      the card; its head tells `datasets` about the files
 """
 
 import json

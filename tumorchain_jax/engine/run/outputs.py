@@ -14,7 +14,14 @@ from tumorchain_jax.core.files import atomic_file, write_file
 from tumorchain_jax.data.schema import TASK_OF
 from tumorchain_jax.data.splits import split_patients, write_split
 from tumorchain_jax.engine.run.card import Card
-from tumorchain_jax.engine.run.store import OUTPUTS, Head, Lines, read_lines, read_places, shard_path
+from tumorchain_jax.engine.run.store import (
+    OUTPUTS,
+    Head,
+    Lines,
+    read_lines,
+    read_places,
+    shard_path,
+)
 
 PAPER_SHARES = {
     "lesion_attributes": 0.6001,
@@ -62,7 +69,7 @@ def write_outputs(
             patients.update(card.add(head, kept))
             counts["records"] += len(kept.get("records", ()))
             counts["left_out"] += sum(head.left_out.values())
-            counts["rejected"] += head.rejected
+            counts["rejected"] += sum(head.rejected.values())
             counts["failed"] += bool(head.error)
     split = split_patients(patients)
     write_split(folder, split)

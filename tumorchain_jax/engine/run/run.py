@@ -13,7 +13,6 @@ the number of workers, or how often the run was stopped.
 import json
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Executor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -27,7 +26,7 @@ from tumorchain_jax.core.files import locked, remove_partial_files, write_file
 from tumorchain_jax.engine.cases import ListedCase
 from tumorchain_jax.engine.run import progress
 from tumorchain_jax.engine.run.outputs import write_outputs
-from tumorchain_jax.engine.run.store import read_places, shard_of, shard_path
+from tumorchain_jax.engine.run.store import shard_of, shard_path
 from tumorchain_jax.engine.run.work import Process, drain, end_draining, work_shard
 
 FORMAT = 1
@@ -193,60 +192,6 @@ def read_run(folder: Path) -> dict[str, Any]:
         raise InputError(folder, "run", "none", expected, "check the path") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(path, "run", str(error), "a run's facts", "make the run again") from error
-
-
-@dataclass(frozen=True)
-class Status:
-    """How far a run is.
-
-    Attributes:
-        cases: in its list.
-        done: of these, by now; cases that have left the list since are counted too.
-        records: of the cases that are done.
-        left_out: reason -> records.
-        rejected: chains set aside.
-        failed: reason -> cases.
-        is_complete: whether the outputs are there.
-        is_running: whether a process is at work on it.
-    """
-
-    cases: int
-    done: int
-    records: int
-    left_out: Mapping[str, int]
-    rejected: int
-    failed: Mapping[str, int]
-    is_complete: bool
-    is_running: bool
-
-
-def status(folder: Path) -> Status:
-    """Read how far a run is, also while it is at work.
-
-    Raises:
-        InputError: the folder is none of a run.
-    """
-    cases = read_run(folder)["cases"]
-    done = records = rejected = 0
-    left_out: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for path in sorted((folder / ".engine" / "cases").glob("*.frames")):
-        heads = {place.head.case: place.head for place in read_places(path)}
-        for head in heads.values():
-            done += 1
-            records += len(head.records)
-            rejected += head.rejected
-            left_out.update(head.left_out)
-            failed.update([head.error] if head.error else [])
-    try:
-        with locked(folder / ".engine" / "lock", folder):
-            is_running = False
-    except InputError:
-        is_running = True
-    complete = (folder / "SHA256SUMS").is_file()
-    return Status(
-        cases, done, records, dict(left_out), rejected, dict(failed), complete, is_running
-    )  # fmt: skip
 
 
 @contextmanager

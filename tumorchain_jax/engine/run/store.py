@@ -36,7 +36,7 @@ class Head:
         digest: of the case as it was worked on.
         attempt: how often the case was worked on, from 1; more than once by `--retry` alone.
         records: (subtask, id) of its records.
-        rejected: chains that were set aside.
+        rejected: reason -> chains that were set aside for it.
         left_out: reason -> records that were left out for it.
         error: why nothing came of the case; empty if it went well.
     """
@@ -45,7 +45,7 @@ class Head:
     digest: str
     attempt: int = 1
     records: tuple[tuple[str, str], ...] = ()
-    rejected: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
 
@@ -136,7 +136,10 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         try:
             os.fsync(self._file.fileno())

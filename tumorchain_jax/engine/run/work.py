@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +78,7 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
         replace(result.traces[number], record=id, case=case.id)
         for number, id in zip(kept, ids, strict=True)
     ]
+    reasons = Counter(" ".join(each.reason.split()) for each in result.rejected)
     rejected = [{"case": case.id, **_fields(each), "of": "chain"} for each in result.rejected]
     lines = {
         "records": records,
@@ -87,8 +89,8 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
         "discordant": [_line({"case": case.id, "text": text}) for text in result.discordant],
     }
     made = tuple((result.records[number].subtask, id) for number, id in zip(kept, ids, strict=True))
-    counts = dict(sorted(left_out.items()))
-    return Head(case.id, digest, attempt, made, len(rejected), counts), lines
+    set_aside, counts = dict(sorted(reasons.items())), dict(sorted(left_out.items()))
+    return Head(case.id, digest, attempt, made, set_aside, counts), lines
 
 
 def record_line(record: Record, scans: Sequence[str]) -> str:
