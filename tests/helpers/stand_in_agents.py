@@ -4,7 +4,7 @@ import re
 import time
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data.schema import Record, RoundTarget
+from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.engine.case import Case, CaseResult, Claim, Rejected, Review, Step, Trace
 from tumorchain_jax.engine.facts import Fact, Source
 from tumorchain_jax.engine.graph.load import shipped_graph
@@ -16,18 +16,13 @@ def say(case: Case) -> CaseResult:
     """Finds `hypodense` and `N cm` in the first report and makes a few records of them."""
     document = case.documents[0]
     facts = []
-    for attribute, unit, pattern in (
-        ("finding", "", r"lesion"), ("density", "", r"hypodense|hyperdense"), ("size", "mm", r"\d+ mm"),
-    ):  # fmt: skip
+    asked_for = {"finding": r"lesion", "density": r"hypodense|hyperdense", "size": r"\d+ mm"}
+    for attribute, pattern in asked_for.items():
         if (found := re.search(pattern, document.text)) is not None:
             source = Source("radiology", document.sha256, *found.span(), found.group())
-            value = found.group().removesuffix(" mm")
-            facts.append(
-                Fact(
-                    case.id, "liver", "", 1, attribute, value, unit, "present", "definite",
-                    "current", source,
-                )
-            )  # fmt: skip
+            value, unit = found.group().removesuffix(" mm"), "mm" * (attribute == "size")
+            how = "present", "definite", "current"
+            facts.append(Fact(case.id, "liver", "", 1, attribute, value, unit, *how, source))
     if len(facts) < 3:
         return CaseResult(tuple(facts), (), (), (Rejected("liver", "no lesion is described", 3),))
     graph = shipped_graph()
@@ -66,30 +61,17 @@ def say(case: Case) -> CaseResult:
             RoundTarget("The liver needs a closer look."),
             RoundTarget(f"<think> {thought} </think> Thus, the answer is {answer}.", (LIVER,)),
         )
-        task = {"tumor_position": "position", "tumor": "tnm_prediction"}
-        task_name = task.get(
-            subtask, "cot_report" if subtask == "cot_report" else "lesion_attributes"
-        )
-        records.append(
-            Record(
-                case.patient,
-                0,
-                task_name,
-                subtask,
-                LIVER,
-                question,
-                choices,
-                rounds,
-                thought,
-                answer,
-            )
-        )
-        traces.append(
-            Trace(
-                "", case.id, "choice" if choices else "open", steps, (lesion.id, density.id, size.id),
-                (edge.id,), (Review("calibrator", "", "", 1),), (("reasoner", "rules"),), graph.version,
-            )
+        made = Record(
+            case.patient, 0, TASK_OF[subtask], subtask, LIVER, question, choices, rounds, thought,
+            answer,
         )  # fmt: skip
+        records.append(made)
+        ids = tuple(fact.id for fact in facts)
+        trace = Trace(
+            "", case.id, "choice" if choices else "open", steps, ids, (edge.id,),
+            (Review("calibrator", "", "", 1),), (("reasoner", "rules"),), graph.version,
+        )  # fmt: skip
+        traces.append(trace)
     differ = ("CT and pathology differ in T",) if len(case.documents) > 1 else ()
     return CaseResult(tuple(facts), tuple(records), tuple(traces), (), differ)
 

@@ -185,17 +185,14 @@ def _run(options: argparse.Namespace) -> int:
     choice = _choice(options)
     cases = read_cases(options.input)
     with made(choice, options.output) as agents:
-        if options.ray is not None:
-            workers = RayWorkers(options.ray)
-        else:
-            workers = (threads if agents.share_memory else local_workers)(options.workers)
-        with workers:
+        local = threads if agents.share_memory else local_workers
+        with RayWorkers(options.ray) if options.ray is not None else local(options.workers) as by:
             done = run(
                 options.output,
                 cases,
                 agents.process,
                 agents.settings,
-                workers,
+                by,
                 mix=options.mix,
                 retry=options.retry,
                 note=agents.note,

@@ -138,7 +138,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     number = 0
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for line in file:
+                number += 1
                 row = json.loads(line)
                 row["case"]  # all have it
                 yield row
