@@ -139,7 +139,6 @@ def _takes_run(parser: argparse.ArgumentParser) -> None:
 
 def _takes_agents(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--seed", type=int, default=0, help="of all that is drawn at random")
     add(
         "--mix",
         choices=("natural", "paper"),
@@ -163,9 +162,7 @@ def _takes_agents(parser: argparse.ArgumentParser) -> None:
 def _choice(options: argparse.Namespace) -> "Choice":
     from tumorchain_jax.engine.run.agents import Choice
 
-    check_numbers(options, seed=SEEDS)
     return Choice(
-        seed=options.seed,
         backends=tuple(options.agent),
         endpoints=options.endpoints,
         budget=options.budget,

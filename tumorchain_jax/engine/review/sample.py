@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
+from tumorchain_jax.engine.agents.traces import record_id
 from tumorchain_jax.engine.run.outputs import SUMS, sha256_of
 from tumorchain_jax.engine.run.reading import check_complete
-from tumorchain_jax.engine.run.work import record_id
 
 FILE = "sample.json"
 

@@ -12,10 +12,10 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.data.schema import SUBTASKS, TASK_OF
+from tumorchain_jax.engine.agents.traces import record_line
 from tumorchain_jax.engine.review.sample import Sample
 from tumorchain_jax.engine.run.reading import Kept, read_stored
 from tumorchain_jax.engine.run.screen import fault
-from tumorchain_jax.engine.run.work import record_line
 
 FORMAT = 1
 QUALITIES = ("high", "acceptable", "poor")

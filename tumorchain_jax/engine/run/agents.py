@@ -10,7 +10,7 @@ from typing import Any
 
 from tumorchain_jax import __version__
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.engine.case import Case, CaseResult
+from tumorchain_jax.engine.agents.pipeline import Settings, process
 from tumorchain_jax.engine.graph.load import shipped_graph
 from tumorchain_jax.engine.run.work import Process
 
@@ -23,7 +23,6 @@ class Choice:
     """What the command line asks for.
 
     Attributes:
-        seed: of all that is drawn at random.
         backends: `AGENT=BACKEND`, for agents that are not by rules.
         endpoints: file of language models' endpoints; None if no agent is one.
         budget: stop before more is spent; None for no limit.
@@ -32,7 +31,6 @@ class Choice:
         mix: of tasks, `natural` or `paper`.
     """
 
-    seed: int = 0
     backends: tuple[str, ...] = ()
     endpoints: Path | None = None
     budget: float | None = None
@@ -85,17 +83,13 @@ def made(choice: Choice, folder: Path) -> Iterator[Made]:
     """
     backends = choice.by_agent()
     settings = {
-        "seed": choice.seed,
+        "mix": choice.mix,
         "agents": backends,
         "engine": __version__,
         "graph": shipped_graph().version,
     }
-    yield Made(partial(by_rules, seed=choice.seed), settings)
-
-
-def by_rules(case: Case, seed: int) -> CaseResult:
-    """Work on a case by rules alone."""
-    raise NotImplementedError
+    how = Settings(mix="paper" if choice.mix == "paper" else "plain")
+    yield Made(partial(process, settings=how), settings)
 
 
 def threads(count: int) -> Executor:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.splits import read_split
-from tumorchain_jax.engine.case import Document, Trace
+from tumorchain_jax.engine.agents.traces import record_id, record_problems
+from tumorchain_jax.engine.case import Case, Document, Trace
 from tumorchain_jax.engine.graph.load import KnowledgeGraph, shipped_graph
 from tumorchain_jax.engine.run.outputs import FILES, SUMS, sha256_of
 from tumorchain_jax.engine.run.reading import Kept, StoredCase, check_complete, read_stored
 from tumorchain_jax.engine.run.screen import asked_text, fault
-from tumorchain_jax.engine.run.work import record_id
 
 MOST_SHOWN = 20
 
@@ -94,19 +94,19 @@ def case_problems(case: StoredCase, graph: KnowledgeGraph) -> Iterator[str]:
         if Document(document["kind"], document["text"]).sha256 != sha256:
             yield f"document {sha256[:16]}: another text"
     for id, fact in case.facts.items():
-        source = fact.source
         if fact.id != id or fact.case != case.id:
             yield f"fact {id}: changed"
+        source = fact.source
+        document = case.documents.get(source.document, {"text": "", "kind": ""})
         if source.kind == "mask":
             continue
-        document = case.documents.get(source.document, {"text": "", "kind": ""})
         if document["kind"] != source.kind:
             yield f"fact {id}: of a document that is not there"
         elif document["text"][source.start : source.end] != source.quote or not source.quote:
             yield f"fact {id}: its quote does not stand where it says"
     asked: set[tuple[str, str]] = set()
     for kept in case.records:
-        for problem in record_problems(case, kept, graph):
+        for problem in _record_problems(case, kept, graph):
             yield f"{kept.trace.record}: {problem}"
         question = kept.scan, asked_text(kept.record)
         if question in asked:
@@ -114,31 +114,18 @@ def case_problems(case: StoredCase, graph: KnowledgeGraph) -> Iterator[str]:
         asked.add(question)
 
 
-def record_problems(case: StoredCase, kept: Kept, graph: KnowledgeGraph) -> Iterator[str]:
-    """Yield what is wrong with a record."""
+def _record_problems(case: StoredCase, kept: Kept, graph: KnowledgeGraph) -> Iterator[str]:
     trace, record = kept.trace, kept.record
     if record_id(kept.line) != trace.record:
         yield "changed since its id was given"
+        return
     if reason := fault(record):
         yield reason
-    if trace.graph != graph.version:
-        yield f"of another knowledge graph, {trace.graph}"
-    text = " ".join([record.reasoning, *(each.text for each in record.rounds)])
+    of = Case(case.id, record.patient, (kept.scan,), ())
+    yield from record_problems(record, trace, of, case.facts, graph)
     for step in trace.steps:
-        if step.text not in text:
-            yield f"a step that is not in its chain: {step.text[:80]}"
-        for claim in step.claims:
-            what = f"{claim.subject} {claim.relation} {claim.object}"
-            if not claim.facts and not claim.edges:
-                yield f"a claim that rests on nothing: {what}"
-        edges = [edge for claim in step.claims for edge in claim.edges]
-        if step.level == "impression" and not edges:
+        if step.level == "impression" and not any(claim.edges for claim in step.claims):
             yield f"an impression without an edge of the graph: {step.text[:80]}"
-    facts, edge_ids = cited(trace)
-    for id in sorted(facts - case.facts.keys()):
-        yield f"fact {id}, which is not there"
-    for id in sorted(edge_ids - graph.by_id.keys()):
-        yield f"edge {id}, which is not in the graph"
 
 
 def cited(trace: Trace) -> tuple[set[str], set[str]]:

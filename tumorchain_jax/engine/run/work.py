@@ -1,6 +1,5 @@
 """One case, and one shard of cases."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.core.errors import InputError, Stopped
-from tumorchain_jax.data.schema import Record
+from tumorchain_jax.engine.agents.traces import record_id, record_line
 from tumorchain_jax.engine.case import Case, CaseResult
 from tumorchain_jax.engine.cases import ListedCase
 from tumorchain_jax.engine.run.screen import screen
@@ -91,16 +90,6 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
     made = tuple((result.records[number].subtask, id) for number, id in zip(kept, ids, strict=True))
     set_aside, counts = dict(sorted(reasons.items())), dict(sorted(left_out.items()))
     return Head(case.id, digest, attempt, made, set_aside, counts), lines
-
-
-def record_line(record: Record, scans: Sequence[str]) -> str:
-    """A record as `prepare` takes it: the scan by its name."""
-    return _line(_fields(record) | {"scan": scans[record.scan]})
-
-
-def record_id(line: str) -> str:
-    """Sixteen hexadecimal digits that a record's line alone decides."""
-    return hashlib.sha256(line.encode()).hexdigest()[:16]
 
 
 def drain(folder: Path) -> None:
