@@ -14,7 +14,8 @@ def write_cases(root: Path, count: int) -> Path:
     for number in range(count):
         name = f"c-{number}"
         density = "hypodense" if number % 3 else "hyperdense"
-        text = f"Findings: a {density} lesion of {10 + number % 50} mm in the liver.\n"
+        text = f"The liver shows a {density} mass of {10 + number % 50} mm in segment VII.\n"
+        text += "Impression: tumour of the liver, T2 N0 M0.\n"
         if number % 10 == 5:
             text = "Normal CT of the abdomen.\n"
         (root / "reports" / f"{name}.txt").write_text(text)

@@ -16,7 +16,7 @@ def say(case: Case) -> CaseResult:
     """Finds `hypodense` and `N cm` in the first report and makes a few records of them."""
     document = case.documents[0]
     facts = []
-    asked_for = {"finding": r"lesion", "density": r"hypodense|hyperdense", "size": r"\d+ mm"}
+    asked_for = {"finding": r"mass", "density": r"hypodense|hyperdense", "size": r"\d+ mm"}
     for attribute, pattern in asked_for.items():
         if (found := re.search(pattern, document.text)) is not None:
             source = Source("radiology", document.sha256, *found.span(), found.group())
@@ -31,16 +31,16 @@ def say(case: Case) -> CaseResult:
     steps = (
         Step(
             "finding",
-            f"First, the liver shows a {density.value} lesion of {size.value} mm.",
+            f"First, the liver shows a {density.value} mass of {size.value} mm.",
             (
-                Claim("lesion", "density", density.value, (lesion.id, density.id)),
-                Claim("lesion", "size", f"{size.value} mm", (lesion.id, size.id)),
+                Claim("mass", "density", density.value, (lesion.id, density.id)),
+                Claim("mass", "size", f"{size.value} mm", (lesion.id, size.id)),
             ),
         ),
         Step(
             "impression",
             "Second, this suggests a tumour of the liver.",
-            (Claim("lesion", "suggests", "tumour", (lesion.id,), (edge.id,)),),
+            (Claim("mass", "suggests", "tumour", (lesion.id,), (edge.id,)),),
         ),
     )
     thought = " ".join(step.text for step in steps)

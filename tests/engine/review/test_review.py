@@ -41,7 +41,7 @@ def done(list_cases: MakeCases) -> Path:
     """A run of forty cases, one with markup in its report."""
     path = list_cases(40)
     report = path.parent / "reports" / "c-1.txt"
-    report.write_text(f"\U0001f9d1 {EVIL} a hypodense lesion of 12 mm")
+    report.write_text(f"\U0001f9d1 {EVIL} a hypodense mass of 12 mm")
     with local_workers(1) as workers:
         run(path.parent / "out", read_cases(path), stand_in_agents.say, {}, workers)
     return path.parent / "out"
@@ -102,7 +102,7 @@ def test_pages_show_the_records_as_data_alone(review: Path) -> None:
     report = data["documents"][item["documents"][0]]["text"]
     units = report.encode("utf-16-le")  # as JavaScript counts
     words = [units[2 * start : 2 * end].decode("utf-16-le") for _, start, end in item["marks"]]
-    assert words == ["hypodense", "lesion", "12 mm"]
+    assert words == ["hypodense", "mass", "12 mm"]
     other = data_of((review / page_name("B")).read_text())
     assert [each["id"] for each in other["items"]] != [each["id"] for each in data["items"]]
     assert {each["id"] for each in other["items"]} == {each["id"] for each in data["items"]}

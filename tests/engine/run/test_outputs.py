@@ -14,7 +14,8 @@ import stand_in_agents
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.workers import local_workers
 from tumorchain_jax.data.schema import Record, RoundTarget
-from tumorchain_jax.engine.case import Case, CaseResult, Claim, Step
+from tumorchain_jax.engine.agents.pipeline import process
+from tumorchain_jax.engine.case import Case, CaseResult
 from tumorchain_jax.engine.cases import read_cases
 from tumorchain_jax.engine.graph.load import shipped_graph
 from tumorchain_jax.engine.run import card, show
@@ -38,9 +39,9 @@ def go(folder: Path, cases: Path, process=stand_in_agents.say) -> Path:
 
 @pytest.fixture(scope="module")
 def first(list_cases: MakeCases) -> Path:
-    """A run of twelve cases."""
+    """A run of twelve cases by rules."""
     cases = list_cases(12)
-    return go(cases.parent / "out", cases)
+    return go(cases.parent / "out", cases, process)
 
 
 @pytest.fixture
@@ -58,19 +59,18 @@ def signed(folder: Path) -> None:
 
 def test_a_run_verifies(done: Path) -> None:
     checked = verify(done)
-    assert (checked.cases, checked.records, checked.problems) == (12, 55, 0)
-    assert checked.claims == 3 * 55
+    assert (checked.cases, checked.problems) == (12, 0), checked.shown
+    assert checked.records == len((done / "records.jsonl").read_text().splitlines()) > 100
+    assert checked.claims > checked.records
     (done / SUMS).unlink()
     with pytest.raises(InputError, match="expected the outputs of a run that is complete"):
         verify(done)
 
 
 def test_every_change_of_a_token_is_caught(done: Path) -> None:
-    """By the checksums; and what a record says, quotes or names also without them."""
     draw = random.Random(0)
-    names = ("records", "traces", "facts", "documents", "rejected")
-    for _ in range(60):
-        path = done / f"{draw.choice(names)}.jsonl"
+    for _ in range(30):
+        path = done / draw.choice(FILES)
         before = path.read_bytes()
         words = before.split(b" ")
         words[draw.randrange(len(words))] += b"x"
@@ -84,21 +84,30 @@ def test_every_change_of_a_token_is_caught(done: Path) -> None:
     ("name", "change", "found"),
     [
         ("records", ("10 mm", "11 mm"), "changed since its id was given"),
-        ("records", ("is hypodense", "is hyperdense"), "text that does not end with the answer"),
-        ("traces", ("lesion of", "lesion with"), "a step that is not in its chain"),
-        ("traces", ('"facts": ["', '"facts": ["0'), "which is not there"),
-        ("traces", ('"edges": ["', '"edges": ["0'), "which is not in the graph"),
-        ("traces", ('"answer_facts": ["', '"answer_facts": ["0'), "which is not there"),
+        ("records", ("answer is hypodense", "answer is hyperdense"), "changed since its id was"),
+        ("traces", ("there is a mass", "there was a mass"), "is not in its chain"),
+        ("traces", ('"object": "hypodense"', '"object": "hyperdense"'), "do not say so"),
+        ("traces", ('"subject": "liver lesion 1"', '"subject": "spleen lesion 1"'), "step"),
+        (
+            "traces",
+            ('"level": "finding"', '"level": "impression"'),
+            "an impression without an edge",
+        ),
+        ("traces", ('"facts": ["', '"facts": ["0'), "is neither a fact nor an edge"),
+        ("traces", ('"edges": ["', '"edges": ["0'), "is neither a fact nor an edge"),
+        ("traces", ('"answer_facts": ["', '"answer_facts": ["0'), "is neither a fact nor an edge"),
         ("traces", ('"record": "', '"record": "0'), "changed since its id was given"),
         ("traces", ('"graph": "', '"graph": "0'), "of another knowledge graph"),
         ("facts", ('"value": "hypodense"', '"value": "hyperdense"'), "changed"),
         ("facts", ('"start": 1', '"start": 2'), "its quote does not stand where it says"),
         ("facts", ('"quote": "', '"quote": "x'), "its quote does not stand where it says"),
-        ("documents", ("in the liver", "in the spleen"), "another text"),
+        ("documents", ("The liver", "The spleen"), "another text"),
         ("split", ('"p-0"', '"p-x"'), "patient p-0 on no side"),
     ],
 )
-def test_a_change_is_told(name: str, change: tuple[str, str], found: str, done: Path) -> None:
+def test_a_change_is_told_even_if_the_checksums_are_mended(
+    name: str, change: tuple[str, str], found: str, done: Path
+) -> None:
     path = done / ("split.json" if name == "split" else f"{name}.jsonl")
     text = path.read_text()
     assert change[0] in text
@@ -111,15 +120,23 @@ def test_a_change_is_told(name: str, change: tuple[str, str], found: str, done: 
 
 def test_claims_that_rest_on_nothing_are_told(make_cases: MakeCases, tmp_path: Path) -> None:
     def careless(case: Case) -> CaseResult:
-        result = stand_in_agents.say(case)
-        bare = Step("impression", "First, the", (Claim("a", "is", "b", ()),))
-        traces = tuple(replace(trace, steps=(bare,)) for trace in result.traces)
-        return replace(result, traces=traces)
+        result = process(case)
+        bare = [
+            replace(
+                trace,
+                steps=tuple(
+                    replace(step, claims=tuple(replace(c, facts=(), edges=()) for c in step.claims))
+                    for step in trace.steps
+                ),
+            )
+            for trace in result.traces
+        ]
+        return replace(result, traces=tuple(bare))
 
-    checked = verify(go(tmp_path / "out", make_cases(1), careless))
-    assert checked.problems == 10
-    assert "a claim that rests on nothing: a is b" in checked.shown[0]
-    assert "an impression without an edge of the graph" in checked.shown[1]
+    folder = go(tmp_path / "out", make_cases(1), careless)
+    checked = verify(folder)
+    assert checked.problems > checked.records > 5
+    assert any("an impression without an edge of the graph" in line for line in checked.shown)
 
 
 class Tags(HTMLParser):
@@ -143,28 +160,29 @@ class Tags(HTMLParser):
 
 
 def test_chain_of_custody_shows_the_words_that_a_record_rests_on(done: Path) -> None:
-    case, kept = find(done, next(read_stored(done)).records[0].trace.record[:10])
+    first = next(case for case in read_stored(done) if case.records)
+    trace = next(kept.trace for kept in first.records if kept.record.subtask == "cot_report")
+    case, kept = find(done, trace.record[:10])
     graph = shipped_graph()
-    size = next(fact for fact in case.facts.values() if fact.attribute == "size")
-    density = next(fact for fact in case.facts.values() if fact.attribute == "density")
+    words = ("mass", "hyperdense", "hypodense", " mm", "segment VII")
     tags = Tags(show.html(case, kept, graph))
-    assert tags.marked == f"[{density.source.quote}][lesion][{size.source.quote}]"
+    assert "mass]" in tags.marked
     lines = show.text(case, kept, graph).splitlines()
     assert f"question: {kept.record.question}" in lines
-    assert f"    fact {size.id}: liver, lesion 1: size {size.value} mm, radiology: " in (
-        next(line for line in lines if size.id in line)
-    )
-    assert any(line.startswith("    edge ") and "(level A: " in line for line in lines)
+    quoted = [line for line in lines if line.startswith("    fact ")]
+    assert quoted
+    assert all(any(word in line for word in words) for line in quoted)
+    assert any(line.startswith("    edge ") and "(level " in line for line in lines)
     with pytest.raises(InputError, match="record 0000000000000000: found 0 of them, expected one"):
         find(done, "0" * 16)
-    with pytest.raises(InputError, match="found 55 of them"):
+    with pytest.raises(InputError, match=r"found \d+ of them"):
         find(done, "")
 
 
 def test_markup_in_reports_and_names_stays_text(make_cases: MakeCases, tmp_path: Path) -> None:
     path = make_cases(1)
     report = path.parent / "reports" / "c-0.txt"
-    report.write_text(f"{EVIL} a hypodense lesion of 12 mm {EVIL}")
+    report.write_text(f"{EVIL} a hypodense mass of 12 mm {EVIL}")
     path.write_text(path.read_text().replace("s-0", EVIL.replace('"', "")))
     (case,) = read_stored(go(tmp_path / "out", path))
     html = show.html(case, case.records[0], shipped_graph())

@@ -101,7 +101,7 @@ def test_a_changed_report_is_worked_on_again_and_no_other(
 ) -> None:
     path = make_cases(20)
     go(tmp_path / "out", path)
-    (path.parent / "reports" / "c-3.txt").write_text("A hypodense lesion of 99 mm in the liver.")
+    (path.parent / "reports" / "c-3.txt").write_text("A hypodense mass of 99 mm in the liver.")
     worked: list[str] = []
 
     def noted(case: Case) -> CaseResult:

@@ -6,7 +6,7 @@ and the replies alone.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tumorchain_jax.engine.case import Case, Step
 from tumorchain_jax.engine.facts import Fact
@@ -93,6 +93,7 @@ class Summary:
     issue: str = ""
 
 
+@runtime_checkable
 class Extractor(Protocol):
     """Finds the facts in the documents of a case."""
 
@@ -100,6 +101,7 @@ class Extractor(Protocol):
         """Return the facts, in the order of the documents."""
 
 
+@runtime_checkable
 class Reasoner(Protocol):
     """Writes the chain of an organ."""
 
@@ -107,6 +109,7 @@ class Reasoner(Protocol):
         """Return a draft; every claim names the facts and edges that it rests on."""
 
 
+@runtime_checkable
 class Calibrator(Protocol):
     """Reviews a draft."""
 
@@ -114,6 +117,7 @@ class Calibrator(Protocol):
         """Return what is wrong with it, in one line; empty if nothing is."""
 
 
+@runtime_checkable
 class Summarizer(Protocol):
     """Joins a chain that was found right with pathology."""
 
