@@ -34,6 +34,14 @@ VALUES = {
     ),
 }  # fmt: skip
 """Subtask -> the values that a lesion may have, all of them told apart by the answers' reader."""
+ALIKE = {
+    "cystic": ("hypodense", "mixed"),
+    "hypodense": ("cystic",),
+    "mixed": ("cystic", "hypodense", "hyperdense"),
+    "round": ("oval",),
+    "oval": ("round",),
+}
+"""Value -> others that may be right as well, so that they are never offered beside it."""
 THIRDS = ("upper third", "middle third", "lower third")
 COUNTS = ("1", "2", "3", "4", "5")
 _PLACE = {"finding", "location"}
@@ -74,6 +82,7 @@ class Ask:
         steps: that lead to the answer.
         facts, edges: ids that the answer rests on.
         search: whether the organs are looked at one after the other.
+        normal: whether it is about an organ without findings.
     """
 
     subtask: str
@@ -86,6 +95,7 @@ class Ask:
     facts: tuple[str, ...]
     edges: tuple[str, ...] = ()
     search: bool = False
+    normal: bool = False
 
 
 def within(subtask: str, steps: Iterable[Step]) -> Chain:
@@ -164,7 +174,7 @@ class _Organ:
         doubtful = {
             f.lesion for f in self.view.facts
             if f.organ == self.name and f.attribute == "finding" and f.value in LESIONS
-            and f.time == "current" and f.lesion not in self.lesions
+            and f.is_current and f.lesion not in self.lesions
         }  # fmt: skip
         self.all_known = not doubtful
         self.denied = denials(self.view.facts, self.name)
@@ -193,7 +203,11 @@ class _Organ:
         if not steps:
             return
         named = (("organ", self.name), *words.items())
-        yield Ask(subtask, kind, self.label, named, answer, options, steps, *_ids(steps))
+        facts, edges = _ids(steps)
+        yield Ask(
+            subtask, kind, self.label, named, answer, options, steps, facts, edges,
+            normal=self.clear,
+        )  # fmt: skip
 
     def _steps_of(self, number: int, *relations: str) -> list[Step]:
         """Return where a lesion is, then its steps that claim one of the relations."""
@@ -310,15 +324,13 @@ class _Organ:
         steps = self._steps_of(number, attribute)
         if len(there) == 1 and there <= set(values):
             (value,) = there
-            options = (value, *(v for v in values if v != value))
+            alike = {value, *ALIKE.get(value, ())}
+            options = (value, *(v for v in values if v not in alike))
             yield from self._ask(attribute, attribute, value, steps, options, lesion=name)
         if attribute != "others":
-            # One value rules out the others, except that a cystic lesion is hypodense as well.
+            # One value rules out the others, but for those that may go with it.
             missing = set(values) - there if len(there) == 1 and there <= set(values) else set()
-            if there & {"cystic", "mixed"}:
-                missing -= {"hypodense", "cystic", "mixed"}
-            if there == {"hypodense"}:
-                missing -= {"cystic"}
+            missing -= {other for value in there for other in ALIKE.get(value, ())}
         for value in values:
             if value in there | missing:
                 answer = YES if value in there else NO
@@ -425,7 +437,11 @@ class _Organ:
         else:
             return
         named = (("organ", self.name),)
-        yield Ask("cot_report", "report", self.label, named, answer, (), steps, *_ids(steps))
+        facts, edges = _ids(steps)
+        yield Ask(
+            "cot_report", "report", self.label, named, answer, (), steps, facts, edges,
+            normal=self.clear,
+        )  # fmt: skip
 
     def _one_part(self) -> str:
         tumours = [fact for fact in self.lesions.values() if fact.value in SUSPICIOUS]

@@ -18,6 +18,7 @@ from tumorchain_jax.engine.agents.statements import (
     in_conflict,
     is_said,
     is_sure,
+    is_tumour,
     may_be_suspicious,
     object_of,
     signs,
@@ -110,21 +111,29 @@ def _impression_issue(view: View, claim: Claim, facts: list[Fact], edges: list[E
             return "its facts do not deny a tumour"
         signs_of = {(e.relation, e.object) for e in edges}
         return "" if signs_of == {("suggests", TUMOUR)} else "no sign of a tumour is cited"
-    concluded = claim.object == TUMOUR and all(
-        (f.attribute, f.value, f.organ) == ("finding", TUMOUR, view.organ) and is_sure(f)
-        for f in facts
-    )
+    concluded = claim.object == TUMOUR and all(_is_tumour(view, f, edges) for f in facts)
     if not concluded and not is_said(claim, facts):
         return "its facts do not say so"
-    value = facts[0].value
+    value = TUMOUR if concluded else facts[0].value
     shown = signs(view.facts, view.organ)
     for edge in edges:
         if (edge.relation, edge.object) == ("suggests", value) and edge.subject in shown:
             continue
         if (edge.subject, edge.relation, edge.object) == (value, "arises_in", view.organ):
             continue
+        if concluded and is_tumour(edge, facts[0].value):
+            continue
         return f"the edge {edge.subject} {edge.relation} {edge.object} does not lead to it"
     return "" if edges else "it cites no edge of the graph"
+
+
+def _is_tumour(view: View, fact: Fact, edges: list[Edge]) -> bool:
+    """Whether a fact says that the organ holds a tumour, or by one of the edges a kind of it."""
+    if fact.organ != view.organ or not fact.is_current or fact.certainty == "possible":
+        return False
+    if fact.attribute == "finding":
+        return fact.value == TUMOUR and is_sure(fact)
+    return fact.attribute == "impression" and any(is_tumour(edge, fact.value) for edge in edges)
 
 
 def _order(chain: Chain) -> Iterator[str]:
@@ -180,8 +189,9 @@ def _left_out(view: View, chain: Chain) -> Iterator[str]:
             continue
         if in_conflict(fact, against):
             continue
-        if fact.attribute == "impression" and fact.is_current and _leads(view, fact):
-            if (view.organ, "impression", object_of(fact)) not in claimed:
+        impression = view.organ, "impression", object_of(fact)
+        if fact.attribute == "impression" and fact.is_current and impression not in claimed:
+            if _leads(view, fact):
                 yield f"a step is missing: impression {object_of(fact)}"
         concluded |= fact.attribute == "finding" and fact.value == TUMOUR and is_sure(fact)
         if fact.attribute in _REPORTED and (not fact.lesion or fact.lesion in named):

@@ -1,17 +1,18 @@
 """The engine's agents at work on one case: a pure function of case, settings and replies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.engine.agents.asks import Ask, Told, asks, within
 from tumorchain_jax.engine.agents.calibrator import calibrate
-from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Strategy, Summary, View
+from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Strategy, View
 from tumorchain_jax.engine.agents.questions import Mix, Question, draw, questions
 from tumorchain_jax.engine.agents.reasoner import reason
-from tumorchain_jax.engine.agents.rounds import asked_rounds, organs_named, search_rounds, think
-from tumorchain_jax.engine.agents.statements import is_sure, labels_of, signs
+from tumorchain_jax.engine.agents.rounds import asked_rounds, search_rounds, think
+from tumorchain_jax.engine.agents.statements import TUMOUR, is_sure, is_tumour, labels_of, signs
 from tumorchain_jax.engine.agents.summarizer import summarize
 from tumorchain_jax.engine.agents.traces import record_id, record_line
 from tumorchain_jax.engine.case import Case, CaseResult, Rejected, Review, Step, Trace
@@ -29,6 +30,9 @@ RULES = Agents(
 """The agents without any language model."""
 
 
+_SOLID = ("mass", TUMOUR)
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a case is worked on.
@@ -36,15 +40,16 @@ class Settings:
     Attributes:
         mix: of questions, see `questions.py`.
         records: how many a case gets with the mix `paper`, if there is enough to ask.
-        normal_share: of the organs without findings, the share that is asked about.
+        normal_share: of what could be asked of organs without findings, the share that is asked;
+            with `paper` reports of them always are.
         drafts: how often the Reasoner may try before its chain is set aside.
         returns: how often the Summarizer may send a chain back.
         agents: who does what.
     """
 
     mix: Mix = "plain"
-    records: int = 40
-    normal_share: float = 1.0
+    records: int = 48
+    normal_share: float = 0.5
     drafts: int = 3
     returns: int = 2
     agents: Agents = field(default=RULES)
@@ -88,7 +93,7 @@ class _Work:
         organs = self._organs()
         tellings = [told for organ in organs if (told := self._tell(organ)) is not None]
         pool = asks(tellings, [f for f in self.ct if f.source.kind == "mask"], self.graph)
-        pool = [ask for ask in pool if not ask.organ or ask.organ in self.visible]
+        pool = [ask for ask in pool if self._is_asked(ask)]
         records: list[Record] = []
         traces: list[Trace] = []
         asked = questions(self.case.id, pool, self.settings.mix, self.settings.records)
@@ -108,7 +113,7 @@ class _Work:
             tuple(dict.fromkeys(self.discordant)),
         )
 
-    @property
+    @cached_property
     def visible(self) -> frozenset[int]:
         """Organs that the scan shows: those measured, else those that CT reports speak of."""
         measured = [f for f in self.ct if f.source.kind == "mask" and f.attribute == "volume"]
@@ -116,18 +121,17 @@ class _Work:
         return frozenset(label for fact in named for label in labels_of(fact.organ))
 
     def _organs(self) -> list[str]:
-        """Return the digestive organs to tell of: those with findings, and some of the others."""
-        organs = []
-        for label in DIGESTIVE:
-            organ = display_name(label)
-            said = [f for f in self.ct if f.organ == organ and f.source.kind == "radiology"]
-            if not said:
-                continue
-            normal = not any(f.is_current for f in said)
-            kept = draw(self.case.id, organ, "normal") / 2**64 < self.settings.normal_share
-            if kept or not normal:
-                organs.append(organ)
-        return organs
+        """Return the digestive organs that CT reports speak of."""
+        named = {fact.organ for fact in self.ct if fact.source.kind == "radiology"}
+        return [name for name in map(display_name, DIGESTIVE) if name in named]
+
+    def _is_asked(self, ask: Ask) -> bool:
+        if ask.organ and ask.organ not in self.visible:
+            return False
+        if not ask.normal or (ask.kind == "report" and self.settings.mix == "paper"):
+            return True
+        drawn = draw(self.case.id, ask.organ, ask.kind, "normal") / 2**64
+        return drawn < self.settings.normal_share
 
     # Agents.
 
@@ -175,18 +179,15 @@ class _Work:
     def _strategy(self, organ: str, attempt: int) -> Strategy:
         return STRATEGIES[draw(self.case.id, organ, attempt, "strategy") % len(STRATEGIES)]
 
+    def _around(self, organ: str) -> set[str]:
+        edges = [e for e in self.graph.touching(organ) if e.relation == "adjacent_to"]
+        return {end for edge in edges for end in (edge.subject, edge.object)} - {organ}
+
     def view(self, organ: str, attempt: int, strategy: Strategy, issue: str) -> View:
         """Choose what Reasoner and Calibrator are shown; widening adds the neighbours' facts."""
         own = [fact for fact in self.ct if fact.organ in (organ, "")]
-        near = {
-            e.object for e in self.graph.edges if (e.subject, e.relation) == (organ, "adjacent_to")
-        }
-        near |= {
-            e.subject for e in self.graph.edges if (e.object, e.relation) == (organ, "adjacent_to")
-        }
-        around = (
-            [fact for fact in self.ct if fact.organ in near] if strategy == "widen_region" else []
-        )
+        near = self._around(organ) if strategy == "widen_region" else set()
+        around = [fact for fact in self.ct if fact.organ in near]
         # Spread to other organs is part of any view: M is staged by it.
         around += [
             fact
@@ -201,21 +202,20 @@ class _Work:
 
     def _pathology_of(self, organ: str) -> tuple[Fact, ...]:
         """Return the pathology of an organ; what names none is of the one organ with a tumour."""
-        ill = {
-            f.organ
-            for f in self.ct
-            if is_sure(f) and f.organ
-            and (f.attribute, f.value) in (("finding", "tumour"), ("impression", "tumour"))
-        } or {
-            f.organ
-            for f in self.ct
-            if is_sure(f) and f.organ and (f.attribute, f.value) == ("finding", "mass")
-        }  # fmt: skip
+        surely = [fact for fact in self.ct if is_sure(fact) or fact.certainty == "probable"]
+        surely = [fact for fact in surely if fact.organ and fact.is_current]
+        ill = {f.organ for f in surely if f.attribute == "impression" and self._is_tumour(f)}
+        ill = ill or {f.organ for f in surely if f.attribute == "finding" and f.value in _SOLID}
         named = {f.organ for f in self.pathology if f.organ}
         mine = {organ} if named else ({organ, ""} if ill == {organ} else {organ})
         if organ in named and len(named) == 1:
             mine.add("")
         return tuple(fact for fact in self.pathology if fact.organ in mine)
+
+    def _is_tumour(self, fact: Fact) -> bool:
+        return fact.value == TUMOUR or any(
+            is_tumour(edge, fact.value) for edge in self.graph.touching(fact.value)
+        )
 
     # Records.
 
@@ -293,6 +293,3 @@ class _Work:
             agents=self.agents.names,
             graph=self.graph.version,
         )
-
-
-__all__ = ["RULES", "Iterator", "Settings", "Summary", "organs_named", "process"]

@@ -5,8 +5,9 @@ which. None of them keeps a state, so that a case's result is a function of the 
 and the replies alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from tumorchain_jax.engine.case import Case, Step
 from tumorchain_jax.engine.facts import Fact
@@ -93,36 +94,14 @@ class Summary:
     issue: str = ""
 
 
-@runtime_checkable
-class Extractor(Protocol):
-    """Finds the facts in the documents of a case."""
-
-    def __call__(self, case: Case) -> tuple[Fact, ...]:
-        """Return the facts, in the order of the documents."""
-
-
-@runtime_checkable
-class Reasoner(Protocol):
-    """Writes the chain of an organ."""
-
-    def __call__(self, view: View) -> Chain:
-        """Return a draft; every claim names the facts and edges that it rests on."""
-
-
-@runtime_checkable
-class Calibrator(Protocol):
-    """Reviews a draft."""
-
-    def __call__(self, view: View, chain: Chain) -> str:
-        """Return what is wrong with it, in one line; empty if nothing is."""
-
-
-@runtime_checkable
-class Summarizer(Protocol):
-    """Joins a chain that was found right with pathology."""
-
-    def __call__(self, view: View, chain: Chain, pathology: tuple[Fact, ...]) -> Summary:
-        """Return what the two give together, or what the Reasoner should look at again."""
+Extractor = Callable[[Case], tuple[Fact, ...]]
+"""Finds the facts in the documents of a case; they come in the order of the documents."""
+Reasoner = Callable[[View], Chain]
+"""Writes a draft of an organ's chain; every claim names the facts and edges that it rests on."""
+Calibrator = Callable[[View, Chain], str]
+"""Reviews a draft: what is wrong with it, in one line; empty if nothing is."""
+Summarizer = Callable[[View, Chain, tuple[Fact, ...]], Summary]
+"""Joins a chain that was found right with pathology, or says what to look at again."""
 
 
 @dataclass(frozen=True)

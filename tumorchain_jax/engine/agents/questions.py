@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tumorchain_jax.data.schema import SUBTASKS, TASK_OF
+from tumorchain_jax.data.schema import SUBTASKS
 from tumorchain_jax.engine.agents.asks import NONE, Ask
 
 Mix = Literal["plain", "paper"]
@@ -168,18 +168,21 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "Does the {organ} hold a primary tumour that takes a T category?",
         "Is there anything in the {organ} to give a T stage to?",
         "Would you assign a T category to the {organ}?",
+        "Look at the {organ}: could its T be staged?",
     ),
     "any node": (
         "Does cancer of the {organ} involve regional lymph nodes here?",
         "Are metastases to the regional nodes of the {organ} present?",
         "Look at the lymph nodes near the {organ}: are any of them involved?",
         "Would you report lymph nodes of the {organ} as involved?",
+        "Nodal disease of the {organ}: present?",
     ),
     "any metastasis": (
         "Does the patient have distant metastases from the {organ}?",
         "Has a tumour of the {organ} spread to distant organs?",
         "Look for distant spread from the {organ}: is there any?",
         "Would you report distant metastases of a tumour of the {organ}?",
+        "Distant disease that comes from the {organ}: present?",
     ),
     "report": (
         "Report on the {organ}: findings, impression and conclusion.",
@@ -188,6 +191,10 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "Go through the {organ} systematically and give your conclusion.",
         "What is found in the {organ}, and what does it mean?",
         "Dictate a reasoned report of the {organ}.",
+        "Summarise the state of the {organ}, with the reasons for it.",
+        "As a radiologist, how would you put the {organ} of this patient into words?",
+        "List what is normal and what is not in the {organ}; end with a conclusion.",
+        "Explain step by step what you conclude about the {organ}.",
     ),
     "whole report": (
         "Write a report with findings, impression and conclusion.",
@@ -196,6 +203,8 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "What does this CT show, and what does it mean?",
         "Dictate a reasoned report of this abdomen.",
         "Go through all digestive organs and summarise what you find.",
+        "Explain step by step what you conclude about this patient.",
+        "As a radiologist, how would you put this examination into words?",
     ),
 }
 """Kind of question -> its wordings."""
@@ -332,6 +341,3 @@ def _queue(case: str, pool: list[Question]) -> list[Question]:
     for rank in range(max(map(len, by_answer.values()))):
         queue += [by_answer[a][rank] for a in order if rank < len(by_answer[a])]
     return queue[::-1]
-
-
-__all__ = ["SHARES", "TASK_OF", "Mix", "Question", "draw", "questions"]

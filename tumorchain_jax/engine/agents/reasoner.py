@@ -8,7 +8,7 @@ said so.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tumorchain_jax.engine.agents.protocol import Chain, View
 from tumorchain_jax.engine.agents.statements import (
@@ -21,6 +21,7 @@ from tumorchain_jax.engine.agents.statements import (
     denials,
     in_conflict,
     is_sure,
+    is_tumour,
     located,
     may_be_suspicious,
     object_of,
@@ -35,7 +36,7 @@ from tumorchain_jax.engine.graph.load import Edge
 
 _ATTRIBUTES = {
     "size": ("it measures {object}", "its size is {object}", "its diameter is {object}"),
-    "density": ("it is {object}", "its density is {object}", "compared with the organ it is {object}"),
+    "density": ("it is {object}", "its density is {object}", "in density it is {object}"),
     "shape": ("its shape is {object}", "it is {object} in shape"),
     "boundary": ("its border is {object}", "it is {object}"),
     "depth": ("it reaches the {object}", "in depth it reaches the {object}"),
@@ -71,6 +72,7 @@ _NO_TUMOUR = (
     "this suggests {object} of the {organ}",
 )
 _HARMLESS = ("{sign} suggests {impression}", "{sign} is a sign that suggests {impression}")
+_SPREAD = ("lymph node", "metastasis")
 _MIMICS = "{other} mimics {impression}"
 
 
@@ -134,7 +136,7 @@ class _Writer:
         placed = next((fact for fact in same if fact.part), None)
         claims = [claim_of(first, *same)]
         part = ""
-        if placed is not None and placed.is_current:
+        if placed is not None:
             claims.append(located(placed))
             part = the(placed.part)
         count = next(
@@ -203,7 +205,7 @@ class _Writer:
     def _general(self) -> Iterator[Step]:
         """Write what is said of no organ in particular: nodes, metastases."""
         for group in _alike(
-            f for f in self.facts if not f.organ and f.attribute in ("finding", "nodes")
+            f for f in self.facts if not f.organ and (f.attribute == "nodes" or f.value in _SPREAD)
         ):
             fact = group[0]
             said = object_of(fact)
@@ -223,21 +225,36 @@ class _Writer:
     def _impressions(self) -> Iterator[Step]:
         organ = self.view.organ
         here = [f for f in self.facts if f.organ == organ]
-        told = False
+        told: dict[str, list[Fact]] = {}
         for group in _alike(f for f in here if f.attribute == "impression"):
             fact = group[0]
-            if NO_TUMOUR in (fact.value, object_of(fact)):
-                continue
             edges = self._edges(fact.value)
-            if fact.polarity == "absent" or not edges:
+            if NO_TUMOUR in (fact.value, object_of(fact)) or fact.polarity == "absent" or not edges:
                 continue
-            told = True
+            told[fact.value] = group
             wordings = _SUGGESTS if fact.value == TUMOUR else _IS
             said = article(object_of(fact)) if fact.value == TUMOUR else object_of(fact)
             text = self.words.pick(wordings).format(organ=organ, object=said)
             yield Step("impression", text, (claim_of(*group, edges=edges),))
         if not told:
             yield from self._tumour_or_none(here)
+        elif TUMOUR not in told:
+            yield from self._kind_of_tumour(told)
+
+    def _kind_of_tumour(self, told: Mapping[str, list[Fact]]) -> Iterator[Step]:
+        """Conclude from the impression of a kind of tumour that there is one."""
+        for value, group in told.items():
+            behaves = [e for e in self.view.edges if is_tumour(e, value)]
+            if behaves and all(is_sure(f) or f.certainty == "probable" for f in group):
+                ids = tuple(dict.fromkeys(fact.id for fact in group))
+                edges = (*self._edges(TUMOUR), *(edge.id for edge in behaves))
+                text = self.words.pick(_SUGGESTS).format(
+                    organ=self.view.organ, object=article(TUMOUR)
+                )
+                yield Step(
+                    "impression", text, (Claim(self.view.organ, "impression", TUMOUR, ids, edges),)
+                )
+                return
 
     def _tumour_or_none(self, here: list[Fact]) -> Iterator[Step]:
         """Conclude from the findings where the report does not."""

@@ -77,13 +77,19 @@ def search_rounds(
         looked = tuple(
             label for label in organs_named(text) if label in visible and label not in _seen(rounds)
         )
-        begin = [step for organ in organs if organ != ill for step in chains[organ]]
+        begin = _new((s for organ in organs if organ != ill for s in chains[organ]), told)
         if ill in organs:
             break
-    last = [*begin, *chains.get(ill, ())]
+    last = _new((*begin, *chains.get(ill, ())), told)
     told += last
     rounds.append(RoundTarget(think(last, summary), looked))
     return tuple(rounds), tuple(told)
+
+
+def _new(steps: Iterable[Step], told: Sequence[Step]) -> list[Step]:
+    """Leave out what was told before, as of nodes that no organ's chain leaves out."""
+    claimed = {step.claims for step in told}
+    return list({s.claims: s for s in steps if s.claims not in claimed}.values())
 
 
 def _seen(rounds: Iterable[RoundTarget]) -> set[int]:

@@ -12,6 +12,7 @@ from functools import cache
 from tumorchain_jax.anatomy.organs import labels_named
 from tumorchain_jax.engine.case import Claim
 from tumorchain_jax.engine.facts import Fact
+from tumorchain_jax.engine.graph.load import Edge
 
 LESIONS = (
     "mass", "tumour", "cyst", "haemangioma", "metastasis", "granuloma", "fatty area",
@@ -64,7 +65,7 @@ def is_said(claim: Claim, facts: Sequence[Fact]) -> bool:
     """Tell whether each of the facts says what a claim does."""
     if claim.relation == "location":
         return bool(claim.object) and all(
-            (subject_of(fact), fact.part) == (claim.subject, claim.object) and fact.is_current
+            (subject_of(fact), fact.part, fact.time) == (claim.subject, claim.object, "current")
             for fact in facts
         )
     said = claim.subject, claim.relation, claim.object
@@ -98,6 +99,7 @@ def conflicts(facts: Iterable[Fact]) -> set[Conflict]:
             said = value if fact.value == TUMOUR else f"no {TUMOUR}"
             values[subject_of(fact), "impression", TUMOUR].add(said.replace(f"no {NO_TUMOUR}", ""))
         elif fact.certainty == "definite" and fact.attribute in ("finding", "others"):
+            # One part of an organ may show what another does not.
             if fact.lesion or not fact.part:
                 values[subject_of(fact), fact.attribute, fact.value].add(value)
     return {key for key, said in values.items() if len(said) > 1}
@@ -113,11 +115,10 @@ def lesion_findings(facts: Iterable[Fact]) -> dict[tuple[str, int], Fact]:
     """Return the first finding of each lesion that is surely there, by organ and number."""
     found: dict[tuple[str, int], Fact] = {}
     for fact in facts:
-        if fact.lesion and fact.attribute == "finding" and is_sure(fact):
-            if fact.value in LESIONS:
-                known = found.setdefault((fact.organ, fact.lesion), fact)
-                if not known.part and fact.part and fact.value == known.value:
-                    found[fact.organ, fact.lesion] = fact
+        if fact.lesion and fact.attribute == "finding" and is_sure(fact) and fact.value in LESIONS:
+            known = found.setdefault((fact.organ, fact.lesion), fact)
+            if not known.part and fact.part and fact.value == known.value:
+                found[fact.organ, fact.lesion] = fact
     return found
 
 
@@ -139,6 +140,12 @@ def denials(facts: Iterable[Fact], organ: str) -> list[Fact]:
         and fact.attribute in ("finding", "impression")
         and (fact.organ == organ or fact.value in (TUMOUR, NO_TUMOUR))
     ]
+
+
+def is_tumour(edge: Edge, impression: str) -> bool:
+    """Tell whether an edge says that an impression is a kind of tumour."""
+    behaviours = ("malignant", "of uncertain behaviour")
+    return (edge.subject, edge.relation) == (impression, "behaves_as") and edge.object in behaviours
 
 
 def may_be_suspicious(facts: Iterable[Fact]) -> bool:
@@ -173,6 +180,7 @@ _SIGNS: Mapping[tuple[str, str], str] = {
     ("finding", "diverticulum"): "diverticula",
     ("shape", "lobulated"): "lobulated contour",
 }
+_SOLID = ("mass", TUMOUR)
 _DUCTS = {
     "pancreas": "pancreatic duct dilatation",
     "liver": "bile duct dilatation beyond the tumour",
@@ -196,9 +204,8 @@ def signs(facts: Iterable[Fact], organ: str) -> dict[str, tuple[str, ...]]:
             found.setdefault(name, (fact.id,))
     for lesion in by_lesion.values():
         finding, density = lesion.get("finding"), lesion.get("density")
-        if finding and density and finding.value in ("mass", TUMOUR):
-            if density.value == "hypodense":
-                found.setdefault("hypodense mass", (finding.id, density.id))
+        if finding and density and density.value == "hypodense" and finding.value in _SOLID:
+            found.setdefault("hypodense mass", (finding.id, density.id))
     return found
 
 

@@ -227,7 +227,7 @@ def _confirmed(view: View, pathology: Sequence[Fact]) -> Iterator[Step]:
     for fact in pathology:
         if fact.attribute not in ("histology", "impression") or not is_sure(fact):
             continue
-        if fact.value in said | {NO_TUMOUR} or fact.organ != view.organ:
+        if fact.value in said | {TUMOUR, NO_TUMOUR} or fact.organ != view.organ:
             continue
         said.add(fact.value)
         yield Step("reasoning", _CONFIRMS.format(value=fact.value), (claim_of(fact),))

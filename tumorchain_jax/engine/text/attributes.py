@@ -40,6 +40,7 @@ _PRIOR_AFTER = re.compile(
     r"oct|nov|dec)|(?:weeks|months|years) ago|zuvor|vormals|in der voruntersuchung|initially|"
     r"at baseline)"
 )
+_THAN = re.compile(r"\b(?:compared|comparison|vs|versus|previous\w*|was|prior|up|down|related)\.? (?:to |with )?[^,;.(]{0,12}$")
 _NOW_BEFORE = re.compile(r"\b(?:now|currently|today|presently|aktuell|jetzt|heute|to|auf)\b[^,;.(]{0,30}$")
 
 
@@ -66,17 +67,21 @@ def find_sizes(text: str, start: int, end: int, unit: str = "") -> list[Size]:
         after = text[measure.end : min(end, measure.end + 40)]
         if _NO_SIZE_AFTER.match(after) or _NO_SIZE_BEFORE.search(before):
             continue
-        if _NOW_BEFORE.search(before) and follow_up:
+        if _is_now(before) and follow_up:
             # "The 3 cm mass now measures 4 cm".
             sizes = [Size(size.measure, True) for size in sizes]
         sizes.append(Size(measure, _is_prior(before, after, follow_up)))
     return sizes
 
 
+def _is_now(before: str) -> bool:
+    return bool(_NOW_BEFORE.search(before)) and not _THAN.search(before)
+
+
 def _is_prior(before: str, after: str, follow_up: bool) -> bool:
     if _PRIOR_AFTER.match(after):
         return True
-    if _NOW_BEFORE.search(before) and not re.search(r"(?:compared|vs\.?|previous\w*|was) (?:to )?$", before):
+    if _is_now(before):
         return False
     match = _PRIOR_BEFORE.search(before)
     if not match:
@@ -88,17 +93,19 @@ def _is_prior(before: str, after: str, follow_up: bool) -> bool:
 
 _COUNT_KEY = re.compile(
     r"\b(?:counts?|numbers?(?: of (?:the )?(?:\w+ ){0,2}(?:lesions?|masses|tumou?rs?|nodules?|foci|"
-    r"metastases|nodes|cysts))?|no\. of (?:lesions|nodes)|n|anzahl(?: der (?:herde|läsionen))?|"
+    r"metastases|nodes|cysts))?|no\. of (?:lesions|nodes)|anzahl(?: der (?:herde|läsionen))?|"
     r"lesion count|multiplicity|how many)"
     r"\s*[:=|]\s*(?P<count>\d{1,2}\b(?![.,]\d|\s?(?:mm|cm))|[a-zäöü]+)"
 )
+_CHINESE_COUNT = re.compile(r"(\d{1,2}|[一二三四五六七八九十两]) ?[枚个处][^,;.。]*$")
 _SKIPPED = re.compile(
     r"[^\S\n]*(?:[-,]|\b(?:and|or|of|the|hypo\w*|hyper\w*|iso\w*|\w+ly|\w+ed|\w+ing|\w+al|\w+ic|"
     r"\w+ous|\w+ar|\w+ent|\w+ant|\w+ive|\w+ior|small|large|largest|big|further|other|more|new|"
     r"separate|distinct|sharp|liver|low|high|density|attenuation|tiny|round|oval|dense|ill|well|"
     r"soft|tissue|lymph|short|axis|similar|mixed|vague|known|lung|bowel|adjacent|sized|"
     r"positive|subtle|dark|bright|deep|additional|discrete|possible|suspected|mm|cm|x|"
-    r"\d+(?:[.,]\d+)?|weitere|neue|runde|scharf|unscharf|hypodense|begrenzte))[^\S\n]*$"
+    r"\d+(?:[.,]\d+)?|weitere\w*|neue\w*|runde\w*|scharf|unscharf|begrenzte\w*|vergrößerte\w*|\w+dense\w*|"
+    r"große\w*|kleine\w*|pathologische\w*|\w+ige\w*|\w+iche\w*|\w+äre\w*|leber))[^\S\n]*$"
 )
 
 
@@ -110,6 +117,9 @@ def count_before(text: str, begin: int, start: int) -> tuple[int, int, int] | No
         begin: of the sentence.
         start: of the noun.
     """
+    if chinese := _CHINESE_COUNT.search(text, max(begin, start - 16), start):
+        count = count_of(chinese[1])
+        return None if count is None else (count, *chinese.span(1))
     position = start
     for _ in range(12):
         before = text[max(begin, position - 40) : position].rstrip(" \t-\n(")
@@ -175,7 +185,7 @@ _FAT = (
 )
 _INTO = (
     r"(?:in(?:to|vad\w+|filtrat\w+|volv\w+|vasion of|vasion into|filtration of)|exten\w+ (?:in)?to|"
-    r"extension (?:in)?to|reach\w*(?: into)?|grow\w* (?:in)?to|growth into|spread\w* (?:in)?to|"
+    r"extension (?:in)?to|reach\w*(?: into)?|grow\w* (?:in)?to|growth into|spread\w* into|"
     r"penetrat\w+(?: into)?|breach\w*(?: into)?|infiltriert|wächst in|breaks? (?:through )?into|"
     r"protrud\w+ into|pass\w* into)"
 )
@@ -242,12 +252,15 @@ def find_depths(text: str, start: int, end: int) -> Iterator[tuple[str, int, int
         yield "inner wall" if value == "inner" else value, *key.span(), True
         return
     found = False
+    stays = _DEPTHS[-1][1].search(text, start, end)
     for value, pattern in _DEPTHS:
         match = pattern.search(text, start, end)
         if not match:
             continue
         before = text[max(start, match.start() - 60) : match.start()]
         denied = value not in ("wall", "inner wall") and bool(_DENIED.search(before))
+        if denied and stays and stays.start() < match.end() and match.start() < stays.end():
+            continue
         if denied:
             yield value, *match.span(), False
         elif not found:

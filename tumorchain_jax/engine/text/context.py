@@ -56,6 +56,8 @@ _NEW_CLAUSE = re.compile(
     rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
     re.IGNORECASE,
 )
+_REACH = 250
+"""Characters that a cue reaches at most."""
 _SEMICOLON = re.compile(r";|:\s|\.\s")
 
 
@@ -89,7 +91,12 @@ def read_context(sentence: str, start: int, end: int) -> Context:
 
 def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     """Meanings of the cues that reach the characters `start` to `end`."""
-    cues = [cue for cue in find_cues(sentence) if cue.end <= start or cue.start >= end]
+    low, high = start - _REACH, end + _REACH
+    cues = [
+        cue
+        for cue in find_cues(sentence)
+        if low <= cue.end <= start or end <= cue.start <= high
+    ]
     stops = [cue for cue in cues if cue.meaning == "stop"]
     for cue in cues:
         if cue.meaning in ("stop", "plain"):

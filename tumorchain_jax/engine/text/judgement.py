@@ -20,6 +20,10 @@ _ANSWER = re.compile(
 _YES = re.compile(r"\b(?:yes|present|positive|ja|vorhanden)\b|\[x\]|\u2611|\u2612|\(x\)")
 _UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
+_NOWHERE = re.compile(
+    r"\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|no (?:part|region|area|segment|organ)\b|"
+    r"nowhere|in none of|nothing (?:in|within)|weder\b[^.;]*\bnoch\b|in keinem)"
+)
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
     r"\b(?:unchanged|stable|again|persist\w*|larger|smaller|bigger|increas\w+|decreas\w+|grown|"
@@ -67,6 +71,8 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     context = read_context(setting.words, start - begin, end - begin)
     if _TICKED.search(before):
         context = replace(context, polarity="present")
+    if _NOWHERE.match(setting.words):
+        context = replace(context, polarity="absent")
     answer = _ANSWER.match(text, end, setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
         context = replace(context, polarity="absent")

@@ -37,6 +37,7 @@ class Lesions:
     def __init__(self) -> None:
         self.all: list[Lesion] = []
         self.last: Lesion | None = None
+        self._main = ""
 
     def __iter__(self) -> Iterator[Lesion]:
         return iter(self.all)
@@ -49,8 +50,16 @@ class Lesions:
 
     def number(self, lesion: Lesion) -> int:
         """Return the number of a lesion within its organ, from 1."""
-        same = [other for other in self.all if other.place.organ == lesion.place.organ]
-        return same.index(lesion) + 1
+        return self.numbers()[id(lesion)]
+
+    def numbers(self) -> dict[int, int]:
+        """Return the number of every lesion by its identity."""
+        counts: dict[str, int] = {}
+        numbers = {}
+        for lesion in self.all:
+            counts[lesion.place.organ] = counts.get(lesion.place.organ, 0) + 1
+            numbers[id(lesion)] = counts[lesion.place.organ]
+        return numbers
 
     def main_organ(self) -> str:
         """Return the organ of the tumour; where none is called so, of the first mass."""

@@ -14,15 +14,15 @@ _AXES = rf"{_NUMBER}(?:[ \t-]{{0,2}}{_UNIT})?(?:[ \t]*\((?:ap|tr|cc|transverse|[
 _SIZE = rf"{_AXES}(?:{_TIMES}{_AXES}){{0,3}}"
 _AND = r"(?:[ \t]*,[ \t]*(?:and[ \t]+|und[ \t]+)?|[ \t]+(?:and|und|&|resp\.|bzw\.)[ \t]+|[ \t]*/[ \t]*)"
 _MEASURE = re.compile(
-    rf"(?<![\w.,/])(?<!\d \. )(?:{_SIZE}{_AND}){{0,11}}{_SIZE}[ \t-]{{0,2}}(?P<unit>{_UNIT})?(?!\w|[ \t]?[/%])"
+    rf"(?<![a-z0-9_äöüß.,/])(?<!\d \. )(?:{_SIZE}{_AND}){{0,11}}{_SIZE}[ \t-]{{0,2}}(?P<unit>{_UNIT})?(?![a-z0-9_äöüß]|[ \t]?[/%])"
 )
 _RANGE = re.compile(
-    rf"(?<![\w.,/])({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
-    r"(?!\w)"
+    rf"(?<![a-z0-9_äöüß.,/])({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
+    r"(?![a-z0-9_äöüß])"
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")
 _PARTS = re.compile(_SIZE)
-_CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!size)(?<!vary)(?<!varying) (?:from|von)\s$")
+_CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!vary)(?<!varying) (?:from|von)\s$")
 _UNIT_WORD = re.compile(_UNIT)
 # A number after these is a name: "segment 7, 3 cm".
 _LABEL = re.compile(

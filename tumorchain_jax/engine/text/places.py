@@ -147,7 +147,11 @@ def locate(
         node: lymph nodes are near to organs, other things in them.
         listed: a list of places without `and` counts as a whole, as after `no`.
     """
-    usable = [locus for locus in loci if not locus.beside or (node and locus.around)]
+    usable = [
+        locus
+        for locus in loci
+        if not locus.beside or (node and locus.around) or _is_adjective(text, locus, start)
+    ]
     after = [locus for locus in usable if locus.start >= end]
     before = [locus for locus in usable if locus.end <= start]
     ranked: list[Locus] = []
@@ -155,7 +159,7 @@ def locate(
         lead = text[end : locus.start]
         if _BREAK.search(lead) or _is_blocked(text, end, locus.start, others):
             break
-        if _IN.search(text[max(end - 1, locus.start - 60) : locus.start]) or locus.around:
+        if _IN.search(text[max(end - 3, locus.start - 60) : locus.start]) or locus.around:
             ranked.append(locus)
             break
         if node:
@@ -188,6 +192,11 @@ def locate(
                 chosen = locus
                 break
     return _with_joined(text, chosen, usable, listed)
+
+
+def _is_adjective(text: str, locus: Locus, start: int) -> bool:
+    """Whether a place stands right before its noun: "from colon [cancer]"."""
+    return locus.end <= start and not text[locus.end : start].strip(" -\n")
 
 
 def _leads(text: str, first: Locus, second: Locus) -> bool:

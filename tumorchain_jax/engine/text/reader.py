@@ -1,5 +1,6 @@
 """One report, read from its first sentence to its last."""
 
+import bisect
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -154,9 +155,12 @@ class Reader:
 
     def _read(self) -> None:
         self._foreign = find_instructions(self.text)
+        pieces, done = [], 0
         for start, end in self._foreign:
             self.slips.append(("instruction", *self.wording.original_span(start, end)))
-            self.text = self.text[:start] + " " * (end - start) + self.text[end:]
+            pieces += self.text[done:start], " " * (end - start)
+            done = end
+        self.text = "".join(pieces) + self.text[done:]
         self.terms = [t for t in self.terms if not self._is_foreign(t.start, t.end)]
         next_term = 0
         sections = split_sections(self.text)
@@ -183,7 +187,8 @@ class Reader:
         return section.kind
 
     def _is_foreign(self, start: int, end: int) -> bool:
-        return any(a < end and start < b for a, b in self._foreign)
+        k = bisect.bisect_left(self._foreign, (end, 0)) - 1
+        return k >= 0 and self._foreign[k][1] > start
 
     def _sentence(self, setting: Setting, terms: Sequence[Term]) -> None:
         sentence = setting.sentence
@@ -375,21 +380,14 @@ class Reader:
         before = self.text[setting.sentence.start : term.start]
         if _MEANS.search(before):
             return True
-        if setting.section != "open":
+        if setting.section != "open" or _SEEN.search(setting.words):
             return False
-        told = attributes.find_sizes(self.text, setting.sentence.start, setting.sentence.end)
+        start, end = setting.sentence.start, setting.sentence.end
+        told = attributes.find_sizes(self.text, start, end)
         described = any(
-            t.kind in ("density", "shape", "boundary")
-            for t in self.terms[slice(*self._terms_of(setting.sentence))]
+            t.kind in ("density", "shape", "boundary") for t in self._between(start, end)
         )
         return not told and not described
-
-    def _terms_of(self, sentence: Sentence) -> tuple[int, int]:
-        first = next((k for k, t in enumerate(self.terms) if t.start >= sentence.start), len(self.terms))
-        last = first
-        while last < len(self.terms) and self.terms[last].end <= sentence.end:
-            last += 1
-        return first, last
 
     def _interpreted(
         self, setting: Setting, term: Term, mentions: Sequence[_Mention]
@@ -580,6 +578,8 @@ class Reader:
             elif home:
                 places = tuple(p for p in own if p.organ == home) or (Place(home),)
                 lesion = None
+            elif lesion and not self._is_tumour(lesion) and term.value in OTHERS and not own:
+                places, lesion = (Place(""),), None
             elif lesion and context.polarity == carrier_polarity(carrier) and not inner:
                 places = (lesion.place,)
             elif own:
@@ -705,12 +705,14 @@ class Reader:
                 self._draft(setting, term.kind, term.value, term.start, term.end, context, place, lesion)
         self._sizes(setting, terms, loci, mentions)
         self._depth(setting, loci, mentions)
-        if not mentions or self._cells:
+        if not mentions or self._cells or _NUMBER_OF.match(setting.words):
             key = count_in(self.text, self._cells) or attributes.count_key(
                 self.text, sentence.start, sentence.end
             )
-            if key and self.lesions.last and not re.search(r"\bnodes?\b|\bln\b", setting.words):
-                place = Place(self.lesions.last.place.organ)
+            if key and not re.search(r"\b(?:lymph )?nodes?\b|\bln\b", setting.words):
+                last = self._told_last()
+                named = [p for locus in loci if not locus.beside for p in locus.places]
+                place = Place(named[0].organ if named else last.place.organ if last else "")
                 self._draft(setting, "count", str(key[0]), key[1], key[2], Context(), place, None)
 
     def _sizes(
@@ -880,15 +882,9 @@ class Reader:
         return re.sub(r"\d+(?:[.,]\d+)?(?:\s?x)?", " ", " ".join(pieces))
 
     def _between(self, start: int, end: int) -> list[Term]:
-        import bisect
-
         first = bisect.bisect_left(self.terms, start, key=lambda term: term.start)
-        found = []
-        for term in self.terms[first:]:
-            if term.end > end:
-                break
-            found.append(term)
-        return found
+        last = bisect.bisect_left(self.terms, end, key=lambda term: term.start)
+        return [term for term in self.terms[first:last] if term.end <= end]
 
     # --- the patient, stages -------------------------------------------------------------------
 
@@ -1006,16 +1002,24 @@ class Reader:
         )  # fmt: skip
 
     def _has_lesion(self, organ: str) -> bool:
-        return any(
-            lesion.place.organ == organ and (lesion.value in GENERIC or lesion.value in _tumours())
-            for lesion in self.lesions
-        )
+        return any(x.place.organ == organ and self._is_tumour(x) for x in self.lesions)
+
+    @staticmethod
+    def _is_tumour(lesion: Lesion) -> bool:
+        return lesion.value in GENERIC or lesion.value in _tumours()
 
 
+_SEEN = re.compile(
+    r"\b(?:there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
+    r"identified|visible|noted|visuali[sz]ed|detected|found|measur\w+|holds?|occupies|arises|"
+    r"it is|infiltrat\w+|invad\w+|reaches|keeps|extends|confined|with a|segment|"
+    r"zeigt|sichtbar|nachweisbar|lokalisiert)\b"
+)
 _NEEDS_PLACE = re.compile(
     r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
     r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
 )
+_NUMBER_OF = re.compile(r"\W*(?:number|no\.|count|anzahl)\b")
 _LARGE = re.compile(r"\b(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b")
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})

@@ -73,8 +73,9 @@ _ALL = "|".join(
     for n, name in enumerate(v for names in (_NAMES, _CHINESE) for v in names.values())
 )
 # At the start of a line or after a sentence; with a colon or dash, or alone on its line.
+_START = re.compile(r"^[ \t]*|[.;!?)\]>,。][ \t]*(?=\S)", re.MULTILINE)
 _HEADING = re.compile(
-    rf"(?:^|(?<=[.;!?)\]>,])[ \t]+|(?<=\n)){_BAR}\**(?:\d{{1,2}}[.)][ \t]*)?[\[<(]?(?:{_ALL})"
+    rf"{_BAR}\**(?:\d{{1,2}}[.)][ \t]*)?[\[<(]?(?:{_ALL})"
     r"[\])>]?\**[ \t]*(?:\([^()\n]{0,30}\)[ \t]*)?"
     rf"(?:[:=]|[ \t]-{{1,2}}[ \t]|{_BAR}$)",
     re.MULTILINE,
@@ -97,7 +98,11 @@ class Section:
 
 def split_sections(text: str) -> list[Section]:
     """Return the sections of a text in small letters, in order; the headings are left out."""
-    headings = [(match.start(), match.end(), _kind(match)) for match in _HEADING.finditer(text)]
+    headings: list[tuple[int, int, SectionKind]] = []
+    for start in _START.finditer(text):
+        match = _HEADING.match(text, start.end())
+        if match and not (headings and match.start() < headings[-1][1]):
+            headings.append((match.start(), match.end(), _kind(match)))
     starts: list[tuple[int, SectionKind]] = [(0, "open"), *((end, kind) for _, end, kind in headings)]
     ends = [*(start for start, _, _ in headings), len(text)]
     return [

@@ -18,6 +18,9 @@ _ITEM = re.compile(
 )
 _BLANK = re.compile(r"[ \t]*(?:\n|$)")
 _LEAST_WIDTH = 50
+MOST_CHARACTERS = 700
+"""A longer sentence is cut at a space: what it says first and last has little to do with each other,
+and the time to read it must not grow with the square of its length."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ def split_sentences(text: str, start: int, end: int) -> Iterator[Sentence]:
         if match.group() == "\n":
             if _is_wrapped(text, begin, match.start(), end, width):
                 continue
+        elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
+            continue  # "? metastasis" asks of what follows
         elif match.group() == "." and not _is_stop(text, begin, match.start()):
             continue
         yield from _sentence(text, begin, match.end(), start)
@@ -61,9 +66,15 @@ def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentenc
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
+    # A new line begins anew what is spoken of.
+    opens = begin == section or "\n" in text[max(0, begin - 1) : start]
+    while end - start > MOST_CHARACTERS:
+        cut = text.rfind(" ", start + 1, start + MOST_CHARACTERS)
+        cut = cut if cut > start else start + MOST_CHARACTERS
+        yield Sentence(start, cut, opens)
+        start, opens = cut, False
     if any(map(str.isalnum, text[start:end])):
-        # A new line begins anew what is spoken of.
-        yield Sentence(start, end, begin == section or "\n" in text[max(0, begin - 1) : start])
+        yield Sentence(start, end, opens)
 
 
 def _is_stop(text: str, begin: int, position: int) -> bool:

@@ -24,6 +24,12 @@ _LUNGS = {10, 11, 12, 13, 14}
 # What may stand between two words of a term.
 _GAP = re.compile(r"[ \n\r\-_/']{0,4}|\s{0,2}[:=|]\s{0,2}")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
+_GERMAN_PLURALS = (
+    *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
+    *("raumforderungen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
+)
+# Names of organs in `anatomy/organs.py` that are findings here.
+_FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
 
@@ -114,13 +120,15 @@ def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     if entries is None:
         return None, 0
     last = words[k + length - 1]
-    plural = text[last.start : last.end] != last.key and text[last.end - 1] in "saen"
+    word = text[last.start : last.end]
+    plural = (word != last.key and word[-1] in "sa") or word.endswith(_GERMAN_PLURALS)
     return Term(entries, words[k].start, last.end, plural), length
 
 
 def known_words() -> frozenset[str]:
     """Return every word of the terms in small letters, as the files spell it."""
-    return frozenset(word for phrase, _ in _lines() for word in _words_of(phrase))
+    phrases = [*NAMES, *(phrase for phrase, _ in _lines())]
+    return frozenset(word for phrase in phrases for word in _words_of(phrase))
 
 
 def _couinaud(word: str) -> Entry | None:
@@ -151,6 +159,8 @@ def _tree() -> _Node:
         if entry not in node.entries:
             node.entries.append(entry)
     for name, labels in NAMES.items():
+        if _FINDING_IN_NAME.search(name):
+            continue
         node = _grow(root, name)
         if not node.entries:
             node.entries.append(_organ(labels))

@@ -19,7 +19,7 @@ _PLAIN = str.maketrans(
         **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
         **dict.fromkeys("\u00d7\u2715\u2716\u2a2f", "x"),
         **dict.fromkeys("\u2022\u25cf\u25aa\u00b7\u2023\u25e6", "*"),
-        **dict(zip("\uff1a\uff1b\uff0c\u3002\uff08\uff09\u3001", ":;,.(),", strict=True)),
+        **dict(zip("\uff1a\uff1b\uff0c\uff08\uff09\u3001", ":;,(),", strict=True)),
     }
 )
 # A tab between two columns.
@@ -82,6 +82,15 @@ def key_of(word: str) -> str:
     return word
 
 
+def even(text: str) -> str:
+    """Return a text of the same length in small letters with plain signs."""
+    plain = _CELL.sub("|", text).translate(_PLAIN)
+    lower = plain.lower()
+    if len(lower) != len(plain):
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in plain)
+    return lower
+
+
 class Wording:
     """The even text of a report.
 
@@ -96,13 +105,10 @@ class Wording:
 
         Args:
             original: the report.
-            corrections: misspelt word -> word, both in small letters.
+            corrections: misspelt word -> word, both in small letters; a compound -> its parts.
         """
         self.original = original
-        plain = _CELL.sub("|", original).translate(_PLAIN)
-        lower = plain.lower()
-        if len(lower) != len(plain):
-            lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in plain)
+        lower = even(original)
         self._starts: list[int] = [0]
         self._shifts: list[int] = [0]
         pieces: list[str] = []
@@ -110,16 +116,29 @@ class Wording:
         done = shift = 0
         for match in _WORD.finditer(lower):
             word = match.group()
-            right = corrections.get(word, word)
+            right = corrections.get(word)
             start = match.start() + shift
-            self.words.append(Word(key_of(right), start, start + len(right)))
-            if right != word:
-                pieces += lower[done : match.start()], right
-                done = match.end()
+            if right is None:
+                self.words.append(Word(key_of(word), start, start + len(word)))
+                continue
+            pieces += lower[done : match.start()], right
+            done = match.end()
+            position = start
+            for part in right.split():
+                if position > start:
+                    shift += 1  # the space that parts a compound
+                    self._begin(position, shift)
+                self.words.append(Word(key_of(part), position, position + len(part)))
+                position += len(part) + 1
+            if " " not in right:
                 shift += len(right) - len(word)
-                self._starts.append(start + len(right))
-                self._shifts.append(shift)
+                self._begin(start + len(right), shift)
         self.text = "".join(pieces) + lower[done:]
+
+    def _begin(self, position: int, shift: int) -> None:
+        """Note that from a position on the even text is `shift` characters ahead."""
+        self._starts.append(position)
+        self._shifts.append(shift)
 
     def original_span(self, start: int, end: int) -> tuple[int, int]:
         """Return the report's characters for `start` to `end` of the even text."""
