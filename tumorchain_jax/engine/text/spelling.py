@@ -25,6 +25,7 @@ compatible several multiple another second further additional findings impressio
 history technique comparison recommendation pathology located within involving arising adjacent
 near around between segment section density attenuation contrast shows there stage staging
 """.split()
+_ENDINGS = "sderyn"
 _PREFIXES = (
     *("leber", "pankreaskopf", "pankreasschwanz", "pankreaskörper", "pankreaskorpus", "pankreas"),
     *("magenantrum", "magenkorpus", "magenfundus", "magen", "antrum", "kolon", "colon", "sigma"),
@@ -77,6 +78,8 @@ def _right(word: str) -> str | None:
 
 
 def _is_one_slip(word: str, right: str) -> bool:
+    if word[:-1] == right[:-1] or (word[:-1] == right and word[-1] in _ENDINGS):
+        return False  # rather another form of the word: infiltrates, infiltrated
     if abs(len(word) - len(right)) > 1:
         return False
     if len(word) == len(right):
