@@ -6,16 +6,19 @@ traces name them.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from tumorchain_jax.engine.text.context import Certainty, Polarity, Time
-
 SourceKind = Literal["radiology", "pathology", "mask"]
+Polarity = Literal["present", "absent"]
+Certainty = Literal["definite", "probable", "possible"]
+Time = Literal["current", "prior", "hypothetical"]
 
 ATTRIBUTES = (
     "finding", "shape", "boundary", "density", "count", "size", "depth", "others", "nodes",
-    "impression", "histology", "T", "N", "M", "age", "sex", "history",
+    "impression", "histology", "T", "N", "M", "age", "sex", "history", "volume", "mean", "box",
+    "third",
 )  # fmt: skip
 """What a fact may be about; the values of each: `engine/README.md`."""
 
@@ -49,8 +52,8 @@ class Fact:
         lesion: number of the lesion within case and organ, from 1; 0 for the organ as a whole.
         attribute: one of `ATTRIBUTES`.
         value: canonical word or number.
-        unit: `mm`, `ml`, `HU`, `years`, or empty.
-        polarity, certainty, time: as in `engine/text/context.py`.
+        unit: `mm`, `ml`, `HU`, `years`, `grid` (fractions of the scan), or empty.
+        polarity, certainty, time: what `Context` in `engine/text/context.py` says of them.
         source: where it stands.
     """
 
@@ -66,14 +69,16 @@ class Fact:
     time: Time
     source: Source
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits that the fact alone decides."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def to_json(self) -> str:
         """One line of JSON, keys in a fixed order, without the id."""
-        return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+        values = {**vars(self), "source": vars(self.source)}
+        values.pop("id", None)  # the cached one
+        return json.dumps(values, ensure_ascii=False, sort_keys=True)
 
     @property
     def is_current(self) -> bool:

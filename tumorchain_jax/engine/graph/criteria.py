@@ -43,11 +43,11 @@ def categories(graph: KnowledgeGraph, extent: Extent) -> tuple[str, ...]:
     """Return the T, N and M categories of an extent by the graph's criteria, in its order."""
     organ = display_name(extent.organ)
     found = [
-        edge.subject.removeprefix(f"{organ} ")
+        edge.object.removeprefix(f"{organ} ")
         for edge in graph.edges
-        if edge.relation == "requires"
-        and edge.subject.rsplit(" ", 1)[0] == organ
-        and holds(edge.object, extent)
+        if edge.relation == "staged_as"
+        and edge.object.rsplit(" ", 1)[0] == organ
+        and holds(edge.subject, extent)
     ]
     return tuple(dict.fromkeys(found))
 

@@ -17,33 +17,44 @@ from typing import Literal
 from tumorchain_jax.core.errors import InputError
 
 Kind = Literal[
-    "anatomy", "finding", "impression", "histology", "risk", "behaviour", "stage", "criterion"
-]
+    "anatomy", "attribute", "finding", "impression", "histology", "risk", "behaviour", "stage",
+    "criterion",
+]  # fmt: skip
 
 RELATIONS: dict[str, tuple[tuple[Kind, ...], tuple[Kind, ...]]] = {
     "part_of": (("anatomy",), ("anatomy",)),
     "adjacent_to": (("anatomy",), ("anatomy",)),
+    "abuts": (("anatomy",), ("anatomy",)),
+    "compresses": (("anatomy",), ("anatomy",)),
     "drains_to": (("anatomy",), ("anatomy",)),
+    "has_attribute": (("anatomy",), ("attribute",)),
     "arises_in": (("impression",), ("anatomy",)),
-    "shown_by": (("impression",), ("finding",)),
+    "suggests": (("finding",), ("impression",)),
     "mimics": (("impression",), ("impression",)),
     "behaves_as": (("impression",), ("behaviour",)),
     "confirmed_by": (("impression",), ("histology",)),
     "precedes": (("histology", "impression"), ("impression",)),
-    "raised_by": (("impression",), ("risk",)),
+    "risk_for": (("risk",), ("impression",)),
     "spreads_to": (("impression",), ("anatomy",)),
     "invades": (("impression",), ("anatomy",)),
-    "requires": (("stage",), ("criterion",)),
+    "staged_as": (("criterion",), ("stage",)),
 }
-"""Relation -> the kinds that its subject and its object may be of."""
+"""Relation -> the kinds that its subject and its object may be of. `abuts` and `compresses`: what
+a mass of this part lies against, and what it presses on."""
 
 FILES = ("anatomy", "impressions", "histopathology", "risks", "spread", "staging")
+MOST_EDGES = 40
+"""The most that a case is shown of the graph."""
 _ADD, _LEAVE = "add it to sources.tsv", "leave one of them out"
 _FORM = "tab-separated, as the graph in the package"
 _COLUMNS = ("subject", "relation", "object", "source")
-_ADD, _LEAVE = "add it to sources.tsv", "leave one of them out"
-_FORM = "tab-separated, as the graph in the package"
 _SOURCE_COLUMNS = ("key", "level", "title", "edition")
+# Of two edges that a case calls for, the one of the earlier relation stays.
+_ORDER = (
+    "staged_as", "suggests", "part_of", "arises_in", "behaves_as", "mimics", "abuts", "compresses",
+    "spreads_to", "has_attribute", "adjacent_to", "drains_to", "invades", "confirmed_by",
+    "precedes", "risk_for",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Edge:
     """A triple.
 
     Attributes:
-        subject, object: entities; of `requires` the object is a criterion (`criteria.py`).
+        subject, object: entities; of `staged_as` the subject is a criterion (`criteria.py`).
         relation: one of `RELATIONS`.
         source: key of a `Source`.
     """
@@ -103,6 +114,7 @@ class KnowledgeGraph:
         """
         self.edges = tuple(edges)
         self.sources = {source.key: source for source in sources}
+        self._retrieved: dict[tuple[str, frozenset[str]], tuple[Edge, ...]] = {}
         self._check_edges()
         self.kinds = _kinds(self.edges)
         self._check_parts()
@@ -141,29 +153,51 @@ class KnowledgeGraph:
         whole = self.objects(part, "part_of")
         return (*whole, *self.wholes(whole[0])) if whole else ()
 
-    def for_case(self, organ: str, findings: Iterable[str]) -> tuple[Edge, ...]:
-        """Return what a case needs, in the order of the files.
+    def for_case(self, organ: str, entities: Iterable[str]) -> tuple[Edge, ...]:
+        """Return what a case needs, at most `MOST_EDGES`, in the order of the files.
 
-        That is the organ's anatomy and staging; the impressions that arise in it and are shown by a
-        finding; what imitates these, and what is known of all of them.
+        That is the organ's staging by guidelines; of the entities that its facts name, what they
+        are part of, suggest, look like and touch; the impressions that are suggested, what they
+        are mistaken for and how they behave; then the organ's neighbours and nodes, while there
+        is room.
 
         Args:
             organ: as `display_name` writes it.
-            findings: entities of the kind `finding`; others are left out.
+            entities: parts, findings and impressions; those that the graph lacks are left out.
         """
+        asked = organ, frozenset(entities)
+        if asked not in self._retrieved:
+            self._retrieved[asked] = self._retrieve(*asked)
+        return self._retrieved[asked]
+
+    def _retrieve(self, organ: str, entities: frozenset[str]) -> tuple[Edge, ...]:
         arising = set(self.subjects("arises_in", organ))
-        shown = {i for finding in findings for i in self.subjects("shown_by", finding)} & arising
+        named = {entity for entity in entities if entity in self.kinds}
+        shown = {i for entity in named for i in self.objects(entity, "suggests")} & arising
+        shown |= named & arising
         alike = {i for each in shown for i in self.subjects("mimics", each)}
         alike |= {i for each in shown for i in self.objects(each, "mimics")}
-        wanted = {organ, *shown, *alike} | set(self.subjects("part_of", organ))
-        stages = {edge.subject for edge in self.edges if edge.relation == "requires"}
-        wanted |= {stage for stage in stages if stage.rsplit(" ", 1)[0] == organ}
-        others = arising - shown - alike
-        return tuple(
-            edge
-            for edge in self.edges
-            if (edge.subject in wanted or edge.object in wanted) and edge.subject not in others
-        )
+        found = []
+        for number, edge in enumerate(self.edges):
+            ends = {edge.subject, edge.object}
+            if edge.relation == "staged_as":
+                wanted = edge.object.rsplit(" ", 1)[0] == organ
+            elif edge.relation == "suggests":
+                wanted = edge.subject in named and edge.object in shown
+            elif edge.relation in ("arises_in", "behaves_as", "mimics"):
+                wanted = edge.subject in shown | alike and (
+                    edge.relation != "arises_in" or edge.object == organ
+                )
+            elif edge.relation in ("part_of", "abuts", "compresses"):
+                wanted = edge.subject in named
+            elif edge.relation in ("confirmed_by", "precedes", "risk_for", "spreads_to", "invades"):
+                wanted = bool(ends & shown)
+            else:
+                wanted = organ in ends
+            if wanted:
+                found.append((_ORDER.index(edge.relation), number, edge))
+        kept = sorted(sorted(found)[:MOST_EDGES], key=lambda each: each[1])
+        return tuple(edge for _, _, edge in kept)
 
     def _check_edges(self) -> None:
         seen = set()

@@ -8,13 +8,10 @@ own list, `cues.tsv`.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
-from typing import Literal
 
-Polarity = Literal["present", "absent"]
-Certainty = Literal["definite", "probable", "possible"]
-Time = Literal["current", "prior", "hypothetical"]
+from tumorchain_jax.engine.facts import Certainty, Polarity, Time
 
 
 @dataclass(frozen=True)
@@ -59,16 +56,19 @@ _NEW_CLAUSE = re.compile(
     rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
     re.IGNORECASE,
 )
+_REACH = 250
+"""Characters that a cue reaches at most."""
 _SEMICOLON = re.compile(r";|:\s|\.\s")
 
 
-def find_cues(sentence: str) -> list[Cue]:
+@lru_cache(maxsize=256)
+def find_cues(sentence: str) -> tuple[Cue, ...]:
     """Return the cues of a sentence from left to right; of two that overlap, the longer one."""
     pattern, meanings = _lexicon()
-    return [
+    return tuple(
         Cue(*meanings[_normal(match.group())], match.start(), match.end())
         for match in pattern.finditer(sentence)
-    ]
+    )
 
 
 def read_context(sentence: str, start: int, end: int) -> Context:
@@ -91,7 +91,12 @@ def read_context(sentence: str, start: int, end: int) -> Context:
 
 def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     """Meanings of the cues that reach the characters `start` to `end`."""
-    cues = [cue for cue in find_cues(sentence) if cue.end <= start or cue.start >= end]
+    low, high = start - _REACH, end + _REACH
+    cues = [
+        cue
+        for cue in find_cues(sentence)
+        if low <= cue.end <= start or end <= cue.start <= high
+    ]
     stops = [cue for cue in cues if cue.meaning == "stop"]
     for cue in cues:
         if cue.meaning in ("stop", "plain"):
@@ -121,8 +126,27 @@ def _lexicon() -> tuple[re.Pattern[str], dict[str, tuple[str, str]]]:
         if line and not line.startswith("#"):
             phrase, meaning, reach = line.split("\t")
             meanings[phrase] = meaning, reach
-    phrases = sorted(meanings, key=len, reverse=True)
-    alternatives = "|".join(
-        re.escape(phrase).replace(r"\ ", r"\s+").replace("'", "['\u2019]") for phrase in phrases
-    )
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?![\w-])", re.IGNORECASE), meanings
+    # Chinese parts no words by spaces.
+    edges = {True: ("", ""), False: (r"(?<!\w)", r"(?![\w-])")}
+    patterns = [
+        f"{edges[chinese][0]}(?:{_prefix_tree(phrases)}){edges[chinese][1]}"
+        for chinese in (False, True)
+        if (phrases := [phrase for phrase in meanings if (phrase[0] >= "\u3400") is chinese])
+    ]
+    return re.compile("|".join(patterns), re.IGNORECASE), meanings
+
+
+def _prefix_tree(phrases: list[str]) -> str:
+    """Write an expression for phrases that tries the longer ones first, and no letter twice."""
+    by_first: dict[str, list[str]] = {}
+    for phrase in phrases:
+        if phrase:
+            by_first.setdefault(phrase[0], []).append(phrase[1:])
+    branches = [
+        {" ": r"\s+", "'": "['\u2019]"}.get(letter, re.escape(letter)) + _prefix_tree(rest)
+        for letter, rest in by_first.items()
+    ]
+    if not branches:
+        return ""
+    optional = "?" if "" in phrases else ""
+    return f"(?:{'|'.join(branches)}){optional}"

@@ -37,6 +37,12 @@ _PARTS = re.compile(
 )
 # Categories side by side: `pT3 pN1`, `T4aN0M0`, `T3, N1`.
 _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
+# A key and its value apart: `T stage: 3`, `N category = N1`, `M: 0`.
+_KEYED = re.compile(
+    r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|[Cc]ategory|"
+    r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:(?P=basis)(?P=letter))?"
+    r"(?P<value>is|[0-4Xx][a-d]?)(?![A-Za-z0-9%]|[.,]\d)"
+)
 _STAGING = re.compile(r"\bstag(?:e|ing)|\bTNM\b|\bAJCC|\bUICC\b|\bp?T\s?N\s?M\b", re.IGNORECASE)
 _BEFORE = 60
 _DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1", "x": "X"}
@@ -44,7 +50,17 @@ _DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1", "x": "X"}
 
 def find_stages(text: str) -> list[StageMention]:
     """Return the categories that a text states, in the order of the text."""
-    return [mention for run in _RUN.finditer(text) for mention in _of_run(text, run)]
+    mentions = [mention for run in _RUN.finditer(text) for mention in _of_run(text, run)]
+    told = {mention.end for mention in mentions}
+    keyed = [match for match in _KEYED.finditer(text) if match.end() not in told]
+    # One letter with a colon may be anything; "T stage:" or two letters are a stage.
+    letters = {match["letter"] for match in keyed}
+    mentions += [
+        _mention(match)
+        for match in keyed
+        if len(letters) > 1 or len(match.group().split(":")[0]) > 2
+    ]
+    return sorted(mentions, key=lambda mention: mention.start)
 
 
 def _of_run(text: str, run: re.Match[str]) -> list[StageMention]:

@@ -1,0 +1,1 @@
+"""Agents of the engine: Reasoner, Calibrator, Summarizer, and how they work together."""

@@ -1,0 +1,75 @@
+"""Text in a report that addresses a program instead of a reader; it says nothing of the patient."""
+
+import re
+
+_TOKENS = re.compile(
+    r"<\|[^|<>]{0,40}\|>|\[/?inst\]|<</?sys>>|</?s>|<(?:start|end)_of_turn>|```"
+)
+_BLOCK = re.compile(
+    r"<\|(?:im_start|system|user|assistant|start_header_id)[^>]{0,20}\|?>.{0,2000}?"
+    r"(?:<\|(?:im_end|end|eot_id|endoftext)[^>]{0,20}\|?>|\n\s*\n|$)|"
+    r"\[inst\].{0,2000}?(?:\[/inst\]|\n\s*\n|$)|<<sys>>.{0,2000}?(?:<</sys>>|\n\s*\n|$)|"
+    r"```.{0,2000}?(?:```|$)|<(script|style|answer|think|system|instruction\w*|tool\w*|assistant)\b"
+    r"[^>]{0,200}>.{0,2000}?(?:</\1\s*>|\n\s*\n|$)|<!--.{0,2000}?(?:-->|$)|"
+    r"\{\s*\"[^{}]{0,2000}(?:\{[^{}]{0,1000}\}[^{}]{0,1000}){0,10}\}",
+    re.DOTALL,
+)
+_SPEAKS = re.compile(
+    r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,40}\b(?:previous|prior|above|all|any|"
+    r"earlier|preceding|instructions?|rules?|everything|prompt|report|text)\b|"
+    r"\b(?:system|developer|assistant|user)\s*(?:prompt|message)?\s*:\s|"
+    r"\byou (?:are|must|should|will) (?:now )?(?:an? |to )?(?:ai|assistant|model|chatbot|language|"
+    r"respond|answer|output|report|write|say|ignore|always|only|state|return|extract|set|treat|"
+    r"label|classify|act|pretend)\b|"
+    r"\b(?:as an ai|language model|llm|chatgpt|gpt|prompt injection|jailbreak)\b|"
+    r"\b(?:new|updated|special|following|important|hidden)\s+(?:system )?instructions?\b|"
+    r"\b(?:note|attention|message|instructions?|reminder) (?:to|for) (?:the )?(?:ai|model|"
+    r"assistant|extractor|system|parser|llm|reader software|software|program|algorithm)\b|"
+    r"\b(?:answer|respond|reply|output|return|print|write|say|state|report|emit|record|classify|"
+    r"label|mark|set)\s+(?:only |with |that |as |exactly |just |the )*(?:json|[\"'{]|t\d|n\d|m\d|"
+    r"stage|no tumou?r|normal\b|there is|\"|'|the following|findings? (?:as|to))|"
+    r"\b(?:instead|from now on|hereafter)\b,?[^.\n]{0,20}\b(?:answer|respond|reply|output|report|"
+    r"write|say|state|treat)\b"
+)
+_STOP = re.compile(r"[.!?](?=\s|$)|\n")
+_GOES_ON = re.compile(
+    r"\s*(?:then |now |instead,? |and |also |please )*(?:answer|respond|reply|output|return|print|"
+    r"write|say|state|report (?:that|as|only|no)|emit|record|classify|label|mark|set|do not|don't|"
+    r"treat|the (?:correct |right |true )?answer)\b"
+)
+
+
+def find_instructions(text: str) -> list[tuple[int, int]]:
+    """Return the characters of chat blocks, code, JSON and sentences that give orders.
+
+    Args:
+        text: in small letters.
+    """
+    spans = [match.span() for match in _BLOCK.finditer(text)]
+    spans += [match.span() for match in _TOKENS.finditer(text)]
+    for match in _SPEAKS.finditer(text):
+        spans.append((_sentence_start(text, match.start()), _sentence_end(text, match.end())))
+        while going := _GOES_ON.match(text, spans[-1][1]):
+            spans.append((spans[-1][1], _sentence_end(text, going.end())))
+    return _joined(sorted(spans))
+
+
+def _sentence_start(text: str, position: int) -> int:
+    low = max(0, position - 300)
+    ends = [match.end() for match in _STOP.finditer(text, low, position)]
+    return ends[-1] if ends else low
+
+
+def _sentence_end(text: str, position: int) -> int:
+    match = _STOP.search(text, position, position + 600)
+    return match.end() if match else min(len(text), position + 600)
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined

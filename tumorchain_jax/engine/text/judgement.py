@@ -1,0 +1,103 @@
+"""Whether what a report's sentence names is there, beyond the cue phrases: forms, lists, follow-up.
+
+`context.py` reads the cues of a sentence; here its place in the report counts too: a key with its
+answer, a box that is not ticked, a question mark, a section that tells of the past.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from tumorchain_jax.engine.text.context import Context, read_context
+from tumorchain_jax.engine.text.sections import SectionKind
+from tumorchain_jax.engine.text.sentences import Sentence
+
+# The answer after a key such as "Lymph nodes:", or in the next cell of a table.
+_ANSWER = re.compile(
+    r"[^\S\n]*(?:\([^()]{0,30}\))?[^\S\n]*(?:[:=|?]|[^\S\n]-{1,2}[^\S\n])[^\S\n|]*(?:\*\*)?"
+    r"(?P<no>(?:no|none|nil|absent|negative|neg|not|without|normal|unremarkable|clear|0|nein|"
+    r"keine?[rns]?|nicht|unauffällig|ohne|n/?a|n\.a\.?|无|未见)(?![\w])|-{1,3}(?=[^\S\n]*(?:$|\||\n)))"
+)
+_YES = re.compile(r"\b(?:yes|present|positive|ja|vorhanden)\b|\[x\]|\u2611|\u2612|\(x\)")
+_UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
+_TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
+_NOWHERE = re.compile(
+    r"\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|no (?:part|region|area|segment|organ)\b|"
+    r"nowhere|in none of|nothing (?:in|within)|weder\b[^.;]*\bnoch\b|in keinem)"
+)
+_ASKED = re.compile(r"\?\s{0,2}$")
+_STILL = re.compile(
+    r"\b(?:unchanged|stable|again|persist\w*|larger|smaller|bigger|increas\w+|decreas\w+|grown|"
+    r"growing|progress\w+|regress\w+|now|currently|today|still|re-?demonstrated|remains?|constant|"
+    r"similar in size|no (?:significant |relevant |interval )*change|not changed|unverändert|"
+    r"größenprogredient|größenkonstant|aktuell|jetzt|weiterhin|stationär|shr[iau]nk\w*)\b"
+)
+_GONE = re.compile(
+    r"\b(?:resolved|disappeared|no longer|gone|vanished|not (?:seen|visible|identified) anymore|"
+    r"nicht mehr)\b"
+)
+_QUESTION = re.compile(r"\b(?:rule out|exclude|query|suspected|ausschluss|evaluat\w+|assess|staging)\b")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a sentence stands.
+
+    Attributes:
+        text: of the report, in small letters.
+        sentence: its characters.
+        section: the kind of its section.
+    """
+
+    text: str
+    sentence: Sentence
+    section: SectionKind
+
+    @property
+    def words(self) -> str:
+        """The sentence itself."""
+        return self.text[self.sentence.start : self.sentence.end]
+
+
+def judge(setting: Setting, start: int, end: int) -> Context | None:
+    """Read how the report means what stands at its characters `start` to `end`.
+
+    Returns:
+        The context, or None where a box before it is not ticked: then it says nothing.
+    """
+    text, begin = setting.text, setting.sentence.start
+    before = text[max(begin, start - 40) : start]
+    if _UNTICKED.search(before):
+        return None
+    context = read_context(setting.words, start - begin, end - begin)
+    if _TICKED.search(before):
+        context = replace(context, polarity="present")
+    if _NOWHERE.match(setting.words):
+        context = replace(context, polarity="absent")
+    answer = _ANSWER.match(text, end, setting.sentence.end)
+    if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
+        context = replace(context, polarity="absent")
+    if _ASKED.search(before) and context.polarity == "present":
+        context = replace(context, certainty="possible")
+    if text[end : end + 2].strip()[:1] == "?" and context.polarity == "present":
+        context = replace(context, certainty="possible")
+    return _in_time(setting, context)
+
+
+def _says_more(answer: str) -> bool:
+    """Whether what begins like a `no` goes on to say something: "not enlarged, 2 cm mass"."""
+    return bool(re.match(r"(?:no change|not changed|normal size|0[.,]\d|0 ?x|unchanged)", answer))
+
+
+def _in_time(setting: Setting, context: Context) -> Context:
+    words = setting.words
+    if setting.section == "history" and context.time == "current":
+        asked = "?" in words or _QUESTION.search(words)
+        return replace(context, time="hypothetical" if asked else "prior")
+    if setting.section in ("comparison",):
+        return replace(context, time="prior")
+    if context.time == "prior":
+        if _GONE.search(words):
+            return replace(context, time="current", polarity="absent")
+        if context.polarity == "present" and _STILL.search(words) and re.search(r"\b(?:previous|prior|former|früher|vor)\w*", words):
+            return replace(context, time="current")
+    return context

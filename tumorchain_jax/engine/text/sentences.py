@@ -1,0 +1,101 @@
+"""The sentences of a section: prose, wrapped lines, bullets, rows of tables, `key: value` lines."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SHORT = (
+    r"\b(?:approx|ca|dr|prof|mr|mrs|ms|vs|no|nr|e\.g|i\.e|fig|max|min|resp|incl|excl|seg|st|"
+    r"bzw|ggf|evtl|z\.b|d\.h|u\.a|v\.a|z\.n|s\.o|vgl|lt|rt|l|r|ant|post|sup|inf|diam|dd|cf|est|"
+    r"avg|pt|v|n|ln|lk|dg|re|li)\.$"
+)
+_ABBREVIATION = re.compile(_SHORT)
+# A full stop that is none of a number, or the end of a line; both are looked at again.
+_END = re.compile(r"[.!?](?=[\s)\]\"']|$)|[。！？]|;(?=\s)|\n")
+_ITEM = re.compile(
+    r"[ \t]*(?:[*+>#\u2610\u2611\u2612]|-{1,2}[ \t]|\d{1,2}[.)][ \t]|\(?[a-z\d]\)[ \t]|\[[ x]?\]|"
+    r"[a-z][\w /&,()-]{0,40}:(?:[ \t]|$))"
+)
+_BLANK = re.compile(r"[ \t]*(?:\n|$)")
+_LEAST_WIDTH = 50
+MOST_CHARACTERS = 700
+"""A longer sentence is cut at a space: what it says first and last has little to do with each other,
+and the time to read it must not grow with the square of its length."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence, an item of a list, or a row.
+
+    Attributes:
+        start, end: its characters.
+        opens: it is the first of a paragraph, or an item or row of its own.
+    """
+
+    start: int
+    end: int
+    opens: bool
+
+
+def split_sentences(text: str, start: int, end: int) -> Iterator[Sentence]:
+    """Yield the sentences of `text[start:end]` in order.
+
+    Args:
+        text: in small letters, as `Wording.text`.
+        start, end: of a section.
+    """
+    width = max((len(line) for line in text[start:end].split("\n")), default=0)
+    begin = start
+    for match in _END.finditer(text, start, end):
+        if match.group() == "\n":
+            if _is_wrapped(text, begin, match.start(), end, width):
+                continue
+        elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
+            continue  # "? metastasis" asks of what follows
+        elif match.group() == "." and not _is_stop(text, begin, match.start()):
+            continue
+        yield from _sentence(text, begin, match.end(), start)
+        begin = match.end()
+    yield from _sentence(text, begin, end, start)
+
+
+def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentence]:
+    """Yield the sentence between two ends unless it holds no letter or digit."""
+    start = begin
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    # A new line begins anew what is spoken of.
+    opens = begin == section or "\n" in text[max(0, begin - 1) : start]
+    while end - start > MOST_CHARACTERS:
+        cut = text.rfind(" ", start + 1, start + MOST_CHARACTERS)
+        cut = cut if cut > start else start + MOST_CHARACTERS
+        yield Sentence(start, cut, opens)
+        start, opens = cut, False
+    if any(map(str.isalnum, text[start:end])):
+        yield Sentence(start, end, opens)
+
+
+def _is_stop(text: str, begin: int, position: int) -> bool:
+    """Whether the full stop at a position ends a sentence."""
+    before = text[max(begin, position - 12) : position + 1]
+    if _ABBREVIATION.search(before):
+        return False
+    # "1." before an item of a list.
+    return not re.fullmatch(r"\s*\d{1,2}\.", text[begin : position + 1])
+
+
+def _is_wrapped(text: str, begin: int, position: int, end: int, width: int) -> bool:
+    """Whether the line's end at a position is only where the line was full."""
+    before = text[begin:position].rstrip()
+    if not before:
+        return True
+    if before[-1] in ".!?:;" or _BLANK.match(text, position + 1):
+        return False
+    following = text[position + 1 : min(end, position + 60)]
+    if _ITEM.match(following) or "|" in following or "|" in before or width < _LEAST_WIDTH:
+        return False
+    line = text[text.rfind("\n", 0, position) + 1 : position].rstrip()
+    word = following.split(maxsplit=1)[0] if following.strip() else ""
+    return len(line) + 1 + len(word) > width - 2

@@ -1,0 +1,133 @@
+"""Misspelt words of a report put right where one known word is one slip away.
+
+A slip is a letter left out, doubled, changed, or two letters swapped; the first letter must be
+right. Words that are none of ours but right as they are stand in `common_words.txt`. German
+compounds of an organ and a finding are parted.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+
+from tumorchain_jax.engine.text.vocabulary import known_words
+from tumorchain_jax.engine.text.wording import even
+
+_WORD = re.compile(r"[^\W\d_\u3400-\u9fff]{4,}")
+_LEAST, _MOST = 5, 24
+# Words that the rules for sizes, depth, time and sections look for besides the terms and cues.
+_RULES = """
+measures measuring measured measure diameter dimension largest maximum approximately confined
+limited extends extending reaches reaching invades infiltrates infiltrating growing beyond through
+surface serosa surrounding perigastric pericolic muscularis mucosa submucosa previously formerly
+currently unchanged stable increased decreased larger smaller enlarged suspicious consistent
+compatible several multiple another second further additional findings impression conclusion
+history technique comparison recommendation pathology located within involving arising adjacent
+near around between segment section density attenuation contrast shows there stage staging
+""".split()
+_ENDINGS = "sderyn"
+_PREFIXES = (
+    *("leber", "pankreaskopf", "pankreasschwanz", "pankreaskörper", "pankreaskorpus", "pankreas"),
+    *("magenantrum", "magenkorpus", "magenfundus", "magen", "antrum", "kolon", "colon", "sigma"),
+    *("dickdarm", "rektum", "zökum", "coecum", "ösophagus", "oesophagus", "milz", "nieren"),
+    *("lungen", "nebennieren", "peritoneal"),
+)
+_HEADS = (
+    *("zyste", "zysten", "läsion", "läsionen", "metastase", "metastasen", "tumor", "tumoren"),
+    *("tumors", "karzinom", "karzinome", "karzinoms", "raumforderung", "raumforderungen", "herd"),
+    *("herde", "rundherd", "rundherde", "hämangiom", "hämangiome", "knoten", "granulom"),
+    *("wandverdickung", "neoplasie", "abszess", "adenom", "filiae", "verkalkung"),
+)
+
+
+def corrections(text: str) -> dict[str, str]:
+    """Return misspelt word -> word, and compound -> its parts with a space between them."""
+    known = _known()
+    found = {}
+    for word in set(_WORD.findall(even(text))):
+        if word not in known and len(word) <= _MOST:
+            right = _parts(word) or _right(word)
+            if right:
+                found[word] = right
+    return found
+
+
+def _parts(word: str) -> str | None:
+    return _compounds().get(word)
+
+
+def _right(word: str) -> str | None:
+    """Return the only known word that is one slip away."""
+    if len(word) < _LEAST:
+        candidates = {
+            right for right in _swaps(word) if right in _targets() and len(right) == len(word)
+        }
+    else:
+        index = _index()
+        keys = {word, *_deletions(word)}
+        candidates = {
+            right
+            for key in keys
+            for right in index.get(key, ())
+            if right[0] == word[0] and _is_one_slip(word, right)
+        }
+    # The forms of one word count as one.
+    if len({right.rstrip("s") for right in candidates}) != 1:
+        return None
+    return min(candidates, key=lambda right: (abs(len(right) - len(word)), right))
+
+
+def _is_one_slip(word: str, right: str) -> bool:
+    if word[:-1] == right[:-1] or (word[:-1] == right and word[-1] in _ENDINGS):
+        return False  # rather another form of the word: infiltrates, infiltrated
+    if abs(len(word) - len(right)) > 1:
+        return False
+    if len(word) == len(right):
+        wrong = [k for k in range(len(word)) if word[k] != right[k]]
+        if len(wrong) == 2 and wrong[1] == wrong[0] + 1:
+            return word[wrong[0]] == right[wrong[1]] and word[wrong[1]] == right[wrong[0]]
+        return len(wrong) == 1
+    longer, shorter = (word, right) if len(word) > len(right) else (right, word)
+    return shorter in set(_deletions(longer))
+
+
+def _deletions(word: str) -> Iterator[str]:
+    for k in range(len(word)):
+        yield word[:k] + word[k + 1 :]
+
+
+def _swaps(word: str) -> Iterator[str]:
+    for k in range(1, len(word) - 1):
+        yield word[:k] + word[k + 1] + word[k] + word[k + 2 :]
+
+
+@cache
+def _targets() -> frozenset[str]:
+    cues = resources.files(__package__).joinpath("cues.tsv").read_text(encoding="utf-8")
+    phrases = [line.split("\t")[0] for line in cues.splitlines() if not line.startswith("#")]
+    words = {word for phrase in phrases for word in _WORD.findall(phrase)}
+    return frozenset(
+        word for word in words | known_words() | set(_RULES) if _WORD.fullmatch(word)
+    )
+
+
+@cache
+def _known() -> frozenset[str]:
+    text = resources.files(__package__).joinpath("common_words.txt").read_text(encoding="utf-8")
+    words = _targets() | set(text.split())
+    return words | {f"{word}s" for word in words} | {f"{word}es" for word in words}
+
+
+@cache
+def _index() -> dict[str, tuple[str, ...]]:
+    index: dict[str, list[str]] = {}
+    for word in sorted(_targets()):
+        if len(word) >= _LEAST:
+            for key in {word, *_deletions(word)}:
+                index.setdefault(key, []).append(word)
+    return {key: tuple(words) for key, words in index.items()}
+
+
+@cache
+def _compounds() -> dict[str, str]:
+    return {f"{organ}{head}": f"{organ} {head}" for organ in _PREFIXES for head in _HEADS}

@@ -1,0 +1,227 @@
+"""Canonical terms of the facts with their synonyms, and the search of a text for them.
+
+`vocabulary.tsv` and `german.tsv` hold the words; organs' names come from `anatomy/organs.py` too.
+The longest term counts where several begin at the same word, as in a dictionary of phrases.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from tumorchain_jax.anatomy.organs import NAMES, display_name
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.engine.text.wording import Wording, key_of
+
+FILES = ("vocabulary.tsv", "german.tsv")
+KINDS = (
+    "organ", "part", "weak part", "none", "lesion", "node", "nodal organ", "sign", "density",
+    "shape", "boundary", "impression", "state", "normal", "not normal", "rest", "history",
+    "histology",
+)  # fmt: skip
+_LUNGS = {10, 11, 12, 13, 14}
+# What may stand between two words of a term.
+_GAP = re.compile(r"[ \n\r\-_/']{0,4}|\s{0,2}[:=|]\s{0,2}")
+_COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
+_GERMAN_PLURALS = (
+    *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
+    *("raumforderungen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
+)
+# Names of organs in `anatomy/organs.py` that are findings here.
+_FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
+_ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A meaning of a term.
+
+    Attributes:
+        kind: one of `KINDS`.
+        value: the canonical word; of an organ its name, or several joined by `+`.
+        organ: the organ that it belongs to, or empty.
+    """
+
+    kind: str
+    value: str
+    organ: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term in a text.
+
+    Attributes:
+        entries: its meanings; more than one where the organ decides.
+        start, end: its characters in `Wording.text`.
+        plural: the last word stands in the plural.
+    """
+
+    entries: tuple[Entry, ...]
+    start: int
+    end: int
+    plural: bool
+
+    @property
+    def kind(self) -> str:
+        """The kind of its first meaning."""
+        return self.entries[0].kind
+
+    @property
+    def value(self) -> str:
+        """The value of its first meaning."""
+        return self.entries[0].value
+
+    def meaning(self, organ: str) -> Entry | None:
+        """Return the meaning that belongs to an organ."""
+        return next((entry for entry in self.entries if entry.organ == organ), None)
+
+
+def find_terms(wording: Wording) -> list[Term]:
+    """Return the terms of a text from left to right; of two that overlap, the longer one.
+
+    A sign may begin within an organ's name: "pancreatic duct is dilated" names both.
+    """
+    found: list[Term] = []
+    k, count = 0, len(wording.words)
+    while k < count:
+        term, length = _term_at(wording, k)
+        if term is None:
+            k += 1
+            continue
+        found.append(term)
+        if term.kind in ("organ", "part", "none"):
+            for later in range(k + 1, k + length):
+                inner, size = _term_at(wording, later)
+                if inner and inner.kind == "sign" and later + size > k + length:
+                    found.append(inner)
+                    length = later + size - k
+                    break
+        k += length
+    return found
+
+
+def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
+    """Return the longest term that begins at a word, and how many words it has."""
+    words, text = wording.words, wording.text
+    node, entries, length = _tree(), None, 0
+    for n in range(k, len(words)):
+        if n > k and not _GAP.fullmatch(text, words[n - 1].end, words[n].start):
+            break
+        following = node.branches.get(words[n].key)
+        if following is None:
+            break
+        node = following
+        if node.entries:
+            entries, length = tuple(node.entries), n + 1 - k
+    if not length and (entry := _couinaud(text[words[k].start : words[k].end])):
+        entries, length = (entry,), 1
+    if entries is None:
+        return None, 0
+    last = words[k + length - 1]
+    word = text[last.start : last.end]
+    plural = (word != last.key and word[-1] in "sa") or word.endswith(_GERMAN_PLURALS)
+    return Term(entries, words[k].start, last.end, plural), length
+
+
+def known_words() -> frozenset[str]:
+    """Return every word of the terms in small letters, as the files spell it."""
+    phrases = [*NAMES, *(phrase for phrase, _ in _lines())]
+    return frozenset(word for phrase in phrases for word in _words_of(phrase))
+
+
+def _couinaud(word: str) -> Entry | None:
+    """Read `s7`, `seg7` or `s4a` as a liver segment."""
+    match = _COUINAUD.fullmatch(word)
+    if not match:
+        return None
+    number = _ROMAN.get(match[1] or "", (match[3] or "").upper())
+    letter = match[2] or match[4] or ""
+    if number not in _ROMAN.values() or (letter and number != "IV"):
+        return None
+    return Entry("part", f"liver segment {number}{letter}", "liver")
+
+
+@dataclass(slots=True)
+class _Node:
+    """A branch of the tree of phrases: what may follow, and what the phrase means if it ends."""
+
+    branches: dict[str, "_Node"]
+    entries: list[Entry]
+
+
+@cache
+def _tree() -> _Node:
+    root = _Node({}, [])
+    for phrase, entry in _lines():
+        node = _grow(root, phrase)
+        if entry not in node.entries:
+            node.entries.append(entry)
+    for name, labels in NAMES.items():
+        if _FINDING_IN_NAME.search(name):
+            continue
+        node = _grow(root, name)
+        if not node.entries:
+            node.entries.append(_organ(labels))
+    return root
+
+
+def _grow(node: _Node, phrase: str) -> _Node:
+    for word in _words_of(phrase):
+        node = node.branches.setdefault(key_of(word), _Node({}, []))
+    return node
+
+
+def _organ(labels: tuple[int, ...]) -> Entry:
+    if not labels:
+        return Entry("none", "")
+    if set(labels) <= _LUNGS and len(labels) > 1:
+        return Entry("organ", "lungs")
+    return Entry("organ", "+".join(display_name(label) for label in labels))
+
+
+def _words_of(phrase: str) -> list[str]:
+    wording = Wording(phrase, {})
+    return [wording.text[word.start : word.end] for word in wording.words]
+
+
+@cache
+def _lines() -> tuple[tuple[str, Entry], ...]:
+    """Every phrase of the files with its meaning."""
+    return tuple(line for name in FILES for line in _of_file(name))
+
+
+def _of_file(name: str) -> Iterator[tuple[str, Entry]]:
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if len(fields) != 4 or fields[0] not in KINDS:
+            expected = f"kind, value, organ, phrases; a kind of {', '.join(KINDS)}"
+            raise InputError(f"{name}:{number}", "line", line, expected, "part them by tabs")
+        kind, value, organ, phrases = fields
+        for pattern in phrases.split(";"):
+            for phrase in expand(pattern.strip()):
+                yield " ".join(phrase.split()), Entry(kind, value, organ)
+
+
+def expand(pattern: str) -> Iterator[str]:
+    """Write out a pattern: `a {b,c} d` as `a b d` and `a c d`; braces may hold braces."""
+    start = pattern.find("{")
+    if start < 0:
+        yield pattern
+        return
+    depth, piece, choices = 1, start + 1, []
+    for k in range(start + 1, len(pattern)):
+        depth += {"{": 1, "}": -1}.get(pattern[k], 0)
+        if (depth == 1 and pattern[k] == ",") or depth == 0:
+            choices.append(pattern[piece:k])
+            piece = k + 1
+        if depth == 0:
+            break
+    for choice in choices:
+        for middle in expand(choice):
+            for end in expand(pattern[piece:]):
+                yield pattern[:start] + middle + end
