@@ -204,6 +204,7 @@ _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         + r"(?:outer surface|serosal? ?(?:surface)?|serosa|visceral peritoneum|outer (?:covering|"
         r"layer|lining|margin of the wall)|organ surface|surface(?: of the (?:organ|stomach|colon|"
         r"o?esophagus))?|peritoneal (?:surface|covering)|oberfläche)\b|"
+        r"\bserosa(?:l surface)? (?:is |has been )?(?:reached|involved|breached|invaded|infiltrated)|"
         r"\bserosal (?:invasion|involvement|breach|penetration|infiltration)|transserosal")),
     ("fat", re.compile(
         rf"\b{_INTO}{_THE}{_FAT}|\b(?:invasion|infiltration|involvement) of{_THE}{_FAT}|"
@@ -213,7 +214,7 @@ _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         r"extension|infiltration|invasion|spread)|"
         + rf"\b{_FAT} (?:is|are) (?:invaded|infiltrated|involved|reached)|"
         r"\bsubserosa\w*|\bperi\w+ fat (?:invasion|infiltration|involvement|extension)|"
-        r"\bwandüberschreitend")),
+        r"\bwandüberschreitend|\binfiltration (?:des|in das) (?:\w+ )?fettgewebes?|fettgewebsinfiltration")),
     ("inner wall", re.compile(
         r"\b(?:confined to|limited to|within|restricted to|in|involv\w+|invad\w+|infiltrat\w+(?: into)?|"
         r"exten\w+ (?:in)?to|stays? (?:with)?in|keeps? to|contained (?:with)?in|beschränkt auf|into)"

@@ -24,6 +24,9 @@ _NOWHERE = re.compile(
     r"\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|no (?:part|region|area|segment|organ)\b|"
     r"nowhere|in none of|nothing (?:in|within)|weder\b[^.;]*\bnoch\b|in keinem)"
 )
+# "Duct not dilated" is found as one term, but "not well defined" says what a border is like.
+_DENIES_ITSELF = re.compile(r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b")
+_SUSPECTED = re.compile(r"\s*(?:is |are )?(?:suspected|presumed|favou?red)\b")
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
     r"\b(?:unchanged|stable|again|persist\w*|larger|smaller|bigger|increas\w+|decreas\w+|grown|"
@@ -71,6 +74,8 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     context = read_context(setting.words, start - begin, end - begin)
     if _TICKED.search(before):
         context = replace(context, polarity="present")
+    if _DENIES_ITSELF.search(text, start, end):
+        context = replace(context, polarity="absent")
     if _NOWHERE.match(setting.words):
         context = replace(context, polarity="absent")
     answer = _ANSWER.match(text, end, setting.sentence.end)
@@ -80,6 +85,8 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
         context = replace(context, certainty="possible")
     if text[end : end + 2].strip()[:1] == "?" and context.polarity == "present":
         context = replace(context, certainty="possible")
+    if _SUSPECTED.match(text, end) and context.certainty == "definite":
+        context = replace(context, certainty="probable")
     return _in_time(setting, context)
 
 

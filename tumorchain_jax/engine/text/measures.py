@@ -29,6 +29,17 @@ _LABEL = re.compile(
     r"(?<![a-z])(?:segments?|segm?\.?|levels?|images?|series|slices?|phase|grade|type|lesions?|nodes?|no\.?|"
     r"number|nr\.?|#|station|stage|category|s|couinaud|class|score|row|figure|bild|serie)[ \t]{0,2}$"
 )
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+_UNITS += "fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_SMALL = {word: n for n, word in enumerate(_UNITS.split())}
+_LARGE = {word: 10 * n for n, word in enumerate(_TENS.split(), 2)}
+_SPOKEN_NUMBER = (
+    rf"(?:(?:{'|'.join(_LARGE)})(?:[ -](?:{'|'.join(list(_SMALL)[1:10])}))?|{'|'.join(_SMALL)})"
+)
+_SPOKEN = re.compile(
+    rf"\b({_SPOKEN_NUMBER})((?: point(?: (?:{'|'.join(list(_SMALL)[:10])}))+)?)[ -]({_UNIT})(?![a-z])"
+)
 LEAST_MM, MOST_MM = 0.5, 400.0
 """Sizes of lesions beyond these are taken for a slip of the pen and left out."""
 
@@ -81,7 +92,15 @@ def find_measures(text: str, start: int, end: int, unit: str = "") -> list[Measu
             continue
         taken = match.end()
         found += _of_list(match, unit)
+    for match in _SPOKEN.finditer(text, start, end):
+        found.append(Measure(_mm(_spoken(match[1], match[2]), match[3]), *match.span()))
     return sorted(found, key=lambda measure: measure.start)
+
+
+def _spoken(whole: str, decimals: str) -> str:
+    """Write a spoken number in digits: `four`, ` point two` as `4.2`."""
+    number = sum(_LARGE.get(word, _SMALL.get(word, 0)) for word in re.split("[ -]", whole))
+    return f"{number}." + "".join(str(_SMALL[word]) for word in decimals.split()[1:]) + "0"
 
 
 def _of_list(match: re.Match[str], unit: str) -> list[Measure]:

@@ -191,6 +191,11 @@ def locate(
             ) and not _is_blocked(text, end, locus.start, others):  # fmt: skip
                 chosen = locus
                 break
+    # "Kidneys: a cyst, left kidney".
+    for locus in after:
+        if len(chosen.places) > 1 and set(locus.places) < set(chosen.places):
+            chosen = locus
+            break
     return _with_joined(text, chosen, usable, listed)
 
 

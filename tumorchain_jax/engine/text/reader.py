@@ -86,8 +86,9 @@ _NORMAL_NODE = re.compile(
 _NAMES_DISEASE = re.compile(r"adenopath|metasta|disease|involvement|mass|enlargement|spread|deposit")
 _UNTICKED_CHOICE = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1)[^\[\]|;,.\u2610-\u2612\u25a1]*")
 _OF_NODES = re.compile(
-    r"\b(?P<none>none|no|zero|0) of (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|out of|von)\s*"
-    r"(?P<of>\d{1,3})\b"
+    r"\b(?P<none>none|no|zero|0) (?:of|/|out of) (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|out of|von)\s*"
+    r"(?P<of>\d{1,3})\b|\b(?P<positive>\d{1,2}) (?:positive|involved|metastatic)\b|"
+    r"\b(?:positive|involved|metastatic)(?: (?:lymph )?nodes?)?\s*[:=]\s*(?P<keyed>\d{1,2})\b"
 )
 _NO_OTHERS = re.compile(
     r"\b(?:others?|additional|associated|accompanying|secondary|ancillary|further)\s*"
@@ -516,6 +517,8 @@ class Reader:
         told = attributes.count_before(
             self.text, sentence.start, term.start
         ) or attributes.count_after(self.text, term.end, sentence.end)
+        if told and setting.section == "pathology" and _EXAMINED.search(words):
+            told = None
         sizes = attributes.find_sizes(self.text, sentence.start, sentence.end)
         normal = _NORMAL_NODE.search(clause) and not _ENLARGED.search(_NORMAL_NODE.sub(" ", clause))
         named = self.text[term.start : term.end]
@@ -539,7 +542,7 @@ class Reader:
         match = _OF_NODES.search(setting.words)
         if not match:
             return False
-        count = match["count"] or "0"
+        count = match["count"] or match["positive"] or match["keyed"] or "0"
         if match["of"] and int(count) > int(match["of"]):
             return False
         start = setting.sentence.start + match.start()
@@ -738,7 +741,7 @@ class Reader:
             sign = [t for t in signs if t.end <= measure.start and t.value in _MEASURED_SIGNS]
             carriers = [m.term.end for m in mentions if m.term.end <= measure.start]
             carrier = self._carrier(setting, measure.start, measure.end, mentions)
-            follows = carrier is not None and carrier.term.start >= measure.end
+            follows = carrier is not None and self._leads_to(measure.end, carrier)
             if sign and not follows and sign[-1].end > max(carriers, default=-1):
                 continue
             lesions, told = target
@@ -861,8 +864,7 @@ class Reader:
         after = [m for m in mentions if m.term.start >= end]
         before = [m for m in mentions if m.term.end <= start]
         if after:
-            lead = self.text[end : after[0].term.start]
-            if _PLAIN_LEAD.match(self._without_terms(end, after[0].term.start, lead)):
+            if self._leads_to(end, after[0]):
                 return after[0]
         if before:
             between = self.text[before[-1].term.end : start]
@@ -872,10 +874,15 @@ class Reader:
             return before[-1]
         return after[0] if after else None
 
-    def _without_terms(self, start: int, end: int, lead: str) -> str:
+    def _leads_to(self, end: int, mention: _Mention) -> bool:
+        """Whether what ends at `end` stands before a noun like an adjective."""
+        start = mention.term.start
+        return start >= end and bool(_PLAIN_LEAD.match(self._without_terms(end, start)))
+
+    def _without_terms(self, start: int, end: int) -> str:
         pieces, done = [], start
         for term in self._between(start, end):
-            if term.kind in ("density", "shape", "boundary", "part", "organ", "weak part"):
+            if term.kind in ("density", "shape", "boundary", "part", "organ", "weak part", "sign"):
                 pieces.append(self.text[done : term.start])
                 done = term.end
         pieces.append(self.text[done:end])
@@ -931,6 +938,8 @@ class Reader:
             if kind in _SILENT or any(a <= mention.start < b for a, b in foreign):
                 continue
             context = Context(time="prior" if kind in ("history", "comparison") else "current")
+            if self.document.text[mention.end : mention.end + 2].strip()[:1] == "?":
+                context = replace(context, certainty="possible")
             draft = Draft(
                 mention.letter, mention.value, mention.start, mention.end, context,
                 kind=self._source(kind), about="stage",
@@ -990,7 +999,8 @@ class Reader:
         polarity = draft.context.polarity
         if draft.about == "sign" and value in OTHERS and self._has_lesion(place.organ):
             attribute = "others"
-        if attribute == "impression" and value == "tumour" and polarity == "absent":
+        denied = attribute == "impression" and value == "tumour" and polarity == "absent"
+        if denied and _NO_TUMOUR.search(self.text[max(0, draft.start - 60) : draft.end + 30]):
             value, polarity = "no tumour", "present"
         number = 0
         if draft.lesion is not None and attribute != "count":
@@ -1020,7 +1030,12 @@ _NEEDS_PLACE = re.compile(
     r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
 )
 _NUMBER_OF = re.compile(r"\W*(?:number|no\.|count|anzahl)\b")
-_LARGE = re.compile(r"\b(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b")
+_NO_TUMOUR = re.compile(
+    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not (?:seen|"
+    r"identified|detected|present)|none|never|neither|nor)\b|无|未见"
+)
+_EXAMINED = re.compile(r"\b(?:examined|sampled|harvested|retrieved|dissected|total|identified|submitted|found)\b")
+_LARGE = re.compile(r"\b(?:not |nicht )?(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b")
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 _HOLLOW = frozenset({"stomach", "colon", "esophagus"})

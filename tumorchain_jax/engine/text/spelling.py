@@ -43,13 +43,20 @@ _HEADS = (
 def corrections(text: str) -> dict[str, str]:
     """Return misspelt word -> word, and compound -> its parts with a space between them."""
     known = _known()
-    found = {}
+    found = _spoken_signs(text)
     for word in set(_WORD.findall(even(text))):
         if word not in known and len(word) <= _MOST:
             right = _parts(word) or _right(word)
             if right:
                 found[word] = right
     return found
+
+
+def _spoken_signs(text: str) -> dict[str, str]:
+    """Return the signs that a dictated text spells out; one word alone may be meant as a word."""
+    said = {word: len(re.findall(rf"\b{word}\b", even(text))) for word in ("comma", "period")}
+    signs = {"comma": ",", "period": "."}
+    return {word: signs[word] for word, times in said.items() if times > 1 or min(said.values())}
 
 
 def _parts(word: str) -> str | None:

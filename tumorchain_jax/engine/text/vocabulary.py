@@ -30,6 +30,10 @@ _GERMAN_PLURALS = (
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
+_AND_SEGMENT = re.compile(
+    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|[iv]{1,4})([ab]?)"
+    r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
+)
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
 
@@ -91,6 +95,8 @@ def find_terms(wording: Wording) -> list[Term]:
             k += 1
             continue
         found.append(term)
+        if term.value.startswith("liver segment"):
+            found += _further_segments(wording, term)
         if term.kind in ("organ", "part", "none"):
             for later in range(k + 1, k + length):
                 inner, size = _term_at(wording, later)
@@ -100,6 +106,18 @@ def find_terms(wording: Wording) -> list[Term]:
                     break
         k += length
     return found
+
+
+def _further_segments(wording: Wording, term: Term) -> Iterator[Term]:
+    """Yield the other numbers of "segments V, VI and VIII"."""
+    end = term.end
+    while match := _AND_SEGMENT.match(wording.text, end):
+        number, letter = _ROMAN.get(match[1], match[1].upper()), match[2]
+        if number not in _ROMAN.values() or (letter and number != "IV"):
+            return
+        entry = Entry("part", f"liver segment {number}{letter}", "liver")
+        yield Term((entry,), match.start(1), match.end(), False)
+        end = match.end()
 
 
 def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
