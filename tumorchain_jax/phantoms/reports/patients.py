@@ -214,7 +214,7 @@ class _Drawing:
         self.numbers[organ] = self.numbers.get(organ, 0) + 1
         return self.numbers[organ]
 
-    def _size(self, least: float, most: float) -> int:
+    def _size(self, least: int, most: int) -> int:
         return round(least * (most / least) ** self.rng.random())
 
     def _lesions(self) -> tuple[Lesion, ...]:
@@ -224,9 +224,7 @@ class _Drawing:
         parts = _LIVER_PARTS if organ == LIVER else SUB_ORGANS[organ]
         places = rng.sample(parts, count)
         largest = sorted((self._size(9, 95) for _ in places), reverse=True)
-        return tuple(
-            self._lesion(part, size) for part, size in zip(places, largest, strict=True)
-        )
+        return tuple(self._lesion(part, size) for part, size in zip(places, largest, strict=True))
 
     def _lesion(self, part: str, size: int) -> Lesion:
         rng, organ = self.rng, self.organ
