@@ -56,6 +56,13 @@ def add_command(command: Command) -> None:
         help="score saved answers (items.jsonl) again, without a model",
     )
     add = evaluate.add_argument
+    add(
+        "--minus",
+        type=Path,
+        metavar="FILE",
+        help="with --rescore: paired differences to these saved answers, of another model about "
+        "the same patients",
+    )
     add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
     add_patient_options(add)
     add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
@@ -84,8 +91,12 @@ def add_command(command: Command) -> None:
     )
     output.add_argument(
         "--probe",
-        action="store_true",
-        help="with --data: fit a linear probe to the visual tokens of the true lesions",
+        type=Path,
+        nargs="?",
+        const=True,
+        metavar="DATA",
+        help="fit a linear probe to the visual tokens of the true lesions, on the training "
+        "patients of DATA; without it, on those of --data",
     )
     output.add_argument(
         "--dice",
@@ -110,6 +121,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.relabel and not (options.dice and options.real):
         hint = "add --dice and --real, or leave it out"
         raise InputError("command line", "--relabel", "no label map", "one of --real", hint)
+    if options.minus:
+        return _minus(options)
     if options.probe:
         return _probe(options)
     if options.dice:
@@ -168,6 +181,18 @@ def _relabel(text: str) -> dict[int, int]:
     return found
 
 
+def _minus(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.paired import differences, differences_text
+    from tumorchain_jax.evaluation.score import read_items
+
+    if options.items is None:
+        hint = "name the saved answers of the other run"
+        raise InputError("command line", "--minus", "no --rescore", "--rescore FILE", hint)
+    found = differences(read_items(options.items), read_items(options.minus))
+    print(json.dumps(found) if options.json else f"{differences_text(found)}\n{NOTICE}")
+    return 0
+
+
 def _dice(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, scan_dice, summarise
     from tumorchain_jax.segmentation.factory import make_segmenter
@@ -191,14 +216,35 @@ def _dice(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.patients import made_patients
     from tumorchain_jax.evaluation.probe import linear_probe, probe_text
+    from tumorchain_jax.inference.analyzer import Analyzer
     from tumorchain_jax.pretrained import NANO_CHECKPOINT
     from tumorchain_jax.weights.model_folder import load_model
 
-    if options.data is None:
-        expected = "a data set's folder with --probe"
-        raise InputError("command line", "--data", "none", expected, "name one")
-    use_compilation_cache()
-    rows = linear_probe(load_model(options.checkpoint or NANO_CHECKPOINT), options.data)
+    model = options.checkpoint or NANO_CHECKPOINT
+    if options.probe is True:
+        if options.data is None:
+            expected = "a data set's folder with --probe"
+            raise InputError("command line", "--data", "none", expected, "name one")
+        use_compilation_cache()
+        rows = linear_probe(load_model(model), options.data)
+    else:
+        if options.data or options.items:
+            expected, hint = "digital patients or real CTs", "leave out --data and --rescore"
+            raise InputError("command line", "--probe", "another source", expected, hint)
+        check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
+        settings = _settings(options)
+        use_compilation_cache()
+        analyzer = Analyzer.load(model)
+        patients = made_patients(
+            analyzer,
+            [(ct, labels) for ct, labels in options.real or ()],
+            options.tumours,
+            options.phantoms,
+            options.seed,
+            settings=settings,
+        )
+        rows = linear_probe(analyzer.checkpoint, options.probe, patients)
     print(json.dumps(rows) if options.json else f"{probe_text(rows)}\n{NOTICE}")
     return 0

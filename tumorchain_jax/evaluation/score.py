@@ -300,7 +300,7 @@ def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
     Raises:
         InputError: not the same questions to the same patients.
     """
-    asked_a, asked_b = Counter(map(_asked, a)), Counter(map(_asked, b))
+    asked_a, asked_b = Counter(map(asked_of, a)), Counter(map(asked_of, b))
     if not a or asked_a != asked_b:
         alone = (asked_a - asked_b).total() + (asked_b - asked_a).total()
         raise InputError(
@@ -321,7 +321,8 @@ def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
     }
 
 
-def _asked(item: Item) -> tuple[object, ...]:
+def asked_of(item: Item) -> tuple[object, ...]:
+    """What two runs must have asked alike to be compared: patient, question and truth."""
     return item.patient, item.subtask, item.question, item.choices, item.truth
 
 
