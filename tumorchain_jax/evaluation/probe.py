@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from grain.sources import ArrayRecordDataSource
 from jaxtyping import Bool, Float
-from tqdm import trange
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.progress import progress
 from tumorchain_jax.data.dataset import ModelScan, read_manifest, read_records, shard_paths
 from tumorchain_jax.data.leaks import check_split
 from tumorchain_jax.data.schema import SUBTASKS, Record
@@ -185,7 +185,7 @@ def _side_of(patients: Patients) -> Side:
     """Patients to score on, whose records name the scan by the patient's number."""
     records = [
         replace(record, scan=number)
-        for number in trange(len(patients), desc="patients", disable=None)
+        for number in progress(range(len(patients)), len(patients), "probe", "patients")
         for record in patients[number][1]
         if record.subtask in ABOUT_TUMOUR
     ]

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.core.progress import progress
 from tumorchain_jax.data.dataset import ModelScan
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.models.tumorchain.crops import Crops
@@ -47,7 +47,8 @@ def compute_features(
     config, params = checkpoint.model, jax.device_put(unflatten(checkpoint.params))
     model = TumorChain(config)
     features, order = {}, sorted(organs)
-    for first in tqdm(range(0, len(order), BATCH_SIZE), "scans", unit=" batches", disable=None):
+    batches = range(0, len(order), BATCH_SIZE)
+    for first in progress(batches, len(batches), "probe", "batches of scans"):
         numbers = order[first : first + BATCH_SIZE]
         scans = [scan(number) for number in numbers]
         images = np.stack([each.image for each in scans]).astype(np.float32) / 255
