@@ -139,11 +139,16 @@ def test_a_folder_of_scans_with_a_broken_one(
     assert "broken.nii.gz" in captured.err
     files = ["answers.csv", "good", "index.html", "other"]
     assert sorted(path.name for path in out.iterdir()) == files
+    assert main([*words, "--json"]) == 2
+    assert "out: output: found a folder with answers.csv" in capsys.readouterr().err
     (out / "index.html").unlink()
 
     (scans / "broken.nii.gz").unlink()
     stamp = (out / "good" / "report.json").stat().st_mtime_ns
     shutil.rmtree(out / "other")
+    assert main([*words, "--resume", "-q", "Is there a tumour in the liver?"]) == 2
+    assert "report.json: question: found 'Where is the tumour" in capsys.readouterr().err
+    assert not (out / "other").exists()
     assert main([*words, "--resume"]) == 0
     assert "1 already done" in capsys.readouterr().out
     assert (out / "good" / "report.json").stat().st_mtime_ns == stamp

@@ -1,7 +1,9 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,7 +15,12 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import FORMAT, ModelScan, preprocess_values
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.data.splits import write_split
-from tumorchain_jax.evaluation.probe import held_out, learn_to_answer, lesion_features, linear_probe
+from tumorchain_jax.evaluation.ask import Asked
+from tumorchain_jax.evaluation.logistic import held_out, learn_to_answer
+from tumorchain_jax.evaluation.patients import Patients
+from tumorchain_jax.evaluation.probe import BY_CLASSIFIER, WHICH_ORGAN, linear_probe
+from tumorchain_jax.evaluation.probe_features import lesion_features
+from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
@@ -37,7 +44,7 @@ MODEL = TumorChainConfig(
     ),
     roi_slots=4,
 )
-LIVER = 5
+LIVER, PANCREAS = 5, 7
 HYPODENSE, HYPERDENSE = "hypodense", "hyperdense"
 PATIENTS = range(24)
 TEST = [f"patient-{number}" for number in PATIENTS if number % 3 == 2]
@@ -88,21 +95,69 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def two_organs(number: int, organ: int, spot: bool = True) -> ModelScan:
+    """A liver in the one half and a pancreas in the other, a bright spot in one cell of `organ`.
+
+    There is no mask of the spot.
+    """
+    rng = np.random.default_rng(number)
+    image = rng.integers(110, 130, GRID).astype(np.uint8)
+    labels = np.full(GRID, PANCREAS, np.uint8)
+    labels[:, :8] = LIVER
+    d, w = rng.integers(2, size=2)
+    h = 0 if organ == LIVER else 8
+    image[4 * d : 4 * d + 4, h : h + 8, 8 * w : 8 * w + 8] = 255 if spot else 120
+    nothing = np.zeros(GRID, np.uint8)
+    unknown = np.full(57, -1, np.int8)
+    return ModelScan(image, labels, nothing, nothing, nothing, unknown[:5], unknown)
+
+
+class Others(Patients):
+    """Eight patients whose tumours lie in turn in the liver and the pancreas."""
+
+    def __init__(self, record: Callable[..., Record], first_seed: int = 900):
+        self.record, self.seeds, self.source = record, (first_seed, 8), "others"
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, number: int) -> Asked:
+        organ, patient = self.organ(number), f"other-{number}"
+        answers = {"density": HYPERDENSE, "tumor_position": "liver"}
+        records = [
+            self.record(patient, subtask, "q?", answer, scan=0, organ=organ)
+            for subtask, answer in answers.items()
+        ]
+        return cast(PreparedCase, None), records
+
+    def organ(self, number: int) -> int:
+        return PANCREAS if number % 2 else LIVER
+
+    def truth(self, number: int) -> ModelScan:
+        return two_organs(1000 + number, self.organ(number))
+
+
 @pytest.fixture
 def write(tmp_path: Path, record: Callable[..., Record]) -> Callable[..., Path]:
     """Makes a data set whose patients are asked for the density of what is in their liver."""
 
-    def make(answers: Answers, lesion: bool = True) -> Path:
+    def make(
+        answers: Answers, lesion: bool = True, organs: list[int] | None = None, spot: bool = True
+    ) -> Path:
         folder = tmp_path / "data"
         folder.mkdir()
         manifest = {"format": FORMAT, "preprocess": preprocess_values(PREPROCESS)}
+        if organs:
+            manifest |= {"first_seed": 500, "count": len(organs)}
         (folder / "dataset.json").write_text(json.dumps(manifest))
         write_split(folder, {"train": TRAIN, "test": TEST})
         records = [
-            record(f"patient-{n}", "density", "q?", answer, scan=n, organ=LIVER)
-            for n, answer in enumerate(answers)
+            record(f"patient-{n}", "density", "q?", answer, scan=n, organ=organ)
+            for n, (answer, organ) in enumerate(zip(answers, organs or repeat(LIVER), strict=False))
         ]
         scans = [scan(number, lesion).to_bytes() for number in PATIENTS]
+        if organs:
+            scans = [two_organs(n, organ, spot).to_bytes() for n, organ in enumerate(organs)]
         lines = [each.to_json().encode() for each in records]
         for kind, blobs in {"scans": scans, "records": lines}.items():
             writer = ArrayRecordWriter(str(folder / f"{kind}-0.arrayrecord"), "group_size:1")
@@ -201,9 +256,9 @@ def test_mask_tells_which_spot_is_asked_for(loaded: ModelFolder, write: Callable
     rows = linear_probe(loaded, write(densities()))
     truths = [densities()[int(name.split("-")[1])] for name in TEST]
     often = 100 * truths.count(HYPODENSE) / len(truths)
-    assert rows == {
-        "density": {"accuracy": 100.0, "ci95": [100.0, 100.0], "n": 8, "majority": often}
-    }
+    assert set(rows) == {"density", WHICH_ORGAN, BY_CLASSIFIER}
+    expected = {"accuracy": 100.0, "ci95": [100.0, 100.0], "n": 8, "majority": often}
+    assert rows["density"] == expected
 
 
 @pytest.mark.program
@@ -216,6 +271,31 @@ def test_test_patients_teach_nothing(loaded: ModelFolder, write: Callable) -> No
     other = {HYPODENSE: HYPERDENSE, HYPERDENSE: HYPODENSE}
     answers = [other[a] if n % 3 == 2 else a for n, a in enumerate(densities())]
     assert linear_probe(loaded, write(answers))["density"]["accuracy"] == 0
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("spot", [True, False])
+def test_organ_is_found_by_what_its_tokens_hold(
+    loaded: ModelFolder, write: Callable, spot: bool
+) -> None:
+    organs = [PANCREAS if is_bright(number) else LIVER for number in PATIENTS]
+    row = linear_probe(loaded, write(densities(), organs=organs, spot=spot))[WHICH_ORGAN]
+    assert row["n"] == len(TEST)
+    assert row["majority"] == 50
+    assert (row["accuracy"] == 100) == spot
+
+
+@pytest.mark.program
+def test_other_patients_are_scored_on(
+    loaded: ModelFolder, write: Callable, record: Callable[..., Record]
+) -> None:
+    organs = [PANCREAS if is_bright(number) else LIVER for number in PATIENTS]
+    folder = write(densities(), organs=organs)
+    rows = linear_probe(loaded, folder, Others(record))
+    assert rows[WHICH_ORGAN]["accuracy"] == 100
+    assert [rows[name]["n"] for name in ("density", WHICH_ORGAN, BY_CLASSIFIER)] == [8, 8, 8]
+    with pytest.raises(InputError, match="seeds: found seeds 520 to 527, expected others"):
+        linear_probe(loaded, folder, Others(record, first_seed=520))
 
 
 def test_side_without_tumours_is_refused(loaded: ModelFolder, write: Callable) -> None:
@@ -262,6 +342,8 @@ def test_command_prints_a_table_or_json(
         (["--data", "{empty}"], "empty: dataset.json: found none"),
         (["--data", "{empty}", "-c", "{empty}"], "empty: config.json: found none"),
         (["--data", "{empty}", "-o", "{empty}"], "not allowed with argument"),
+        (["{empty}", "--data", "{empty}"], "--probe: found another source"),
+        (["{empty}", "--phantoms", "2"], "empty: dataset.json: found none"),
     ],
 )
 def test_bad_input(

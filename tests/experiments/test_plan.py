@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
+from tumorchain_jax.core.config import read_config
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import first_match, flatten
 from tumorchain_jax.experiments.plan import configure, plan, select
@@ -86,6 +87,27 @@ def test_run_changes_what_its_name_says_and_nothing_else(config: ConfigDict) -> 
         assert found == expected, name
         assert before.keys() - after.keys() <= {"model/lora"}
     assert flat(config) == before
+
+
+def test_model_with_crops_is_compared_with_itself_without() -> None:
+    config = read_config(Path(__file__).parents[2] / "configs" / "experiments_lens.py", [])
+    of = configured(config)
+    names = ("full", "without-iir", "without-cot", "without-both", "without-lens")
+    assert list(of) == [(name, seed) for name in names for seed in range(3)]
+    before = flat(config)
+    for (name, seed), changed in of.items():
+        after = flat(changed)
+        if name != "without-lens":
+            expected = FOLDERS | CHANGES[name] | ({"seed": seed} if seed else {})
+            assert {k: v for k, v in after.items() if before.get(k) != v} == expected
+            continue
+        assert after["pretrain/folder"] == "W/pretrain-without-lens"
+        assert after["data/folder"] == "W/data"
+        assert changed.model.crop is None
+        assert changed.model.encoder == config.model.encoder
+        lens, plain = (abstract_params(model) for model in (config.model, changed.model))
+        alone = {path.split("/")[0] for path in lens.keys() - plain.keys()}
+        assert (alone, plain.keys() - lens.keys()) == ({"crop_embedding"}, set())
 
 
 def test_lora_and_full_finetuning_differ_in_how_the_decoder_is_trained(config: ConfigDict) -> None:

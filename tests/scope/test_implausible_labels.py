@@ -94,6 +94,22 @@ def test_labels_shifted_by_one_are_found(patients: list[Patient]) -> None:
         assert {"orientation", "volumes"} <= fields
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_lung_that_a_narrow_image_cuts_is_inside_the_body(
+    patients: list[Patient], side: str
+) -> None:
+    for patient in patients:
+        lungs = np.isin(patient.labels.voxels, range(10, 15)).any(axis=(1, 2)).nonzero()[0]
+        within = np.s_[lungs[0] + 10 :] if side == "right" else np.s_[: lungs[-1] - 10]
+        affine = patient.ct.affine.copy()
+        affine[:3, 3] += affine[:3, 0] * (within.start or 0)
+        ct = Volume(patient.ct.voxels[within], affine)
+        labels = Volume(patient.labels.voxels[within], affine)
+        coarse = coarse_scan(ct)
+        assert not check_labels(labels, coarse)
+        assert coarse.trunk[coarse.hu < -980].mean() < 0.02, "the air around stays outside"
+
+
 def test_labels_of_air_are_refused(patients: list[Patient]) -> None:
     for patient in patients:
         found = findings(np.where(patient.ct.voxels < -900, 5, 0), patient)

@@ -139,6 +139,18 @@ def test_scan_is_warned_of(patient: Patient, case: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(("hu", "refused"), [(-1000.0, False), (-800.0, True)])
+def test_bowel_gas_is_not_taken_for_lungs(patient: Patient, hu: float, refused: bool) -> None:
+    """Upper abdomen alone, with half a litre of gas low in it, or of what is as dense as a lung."""
+    lungs = np.isin(patient.labels.voxels, range(10, 15)).any(axis=(0, 1)).nonzero()[0]
+    voxels = patient.ct.voxels[:, :, : lungs[0]].copy()
+    middle = np.array(voxels.shape) * (0.5, 0.6, 0.25)
+    offsets = np.indices(voxels.shape).T - middle
+    voxels[np.linalg.norm(offsets * patient.ct.spacing, axis=-1).T < 49] = hu
+    fields = [f.field for f in findings(replace(patient.ct, voxels=voxels)) if f.refuse]
+    assert ("orientation" in fields) == refused
+
+
 LATER = [pytest.param(first, marks=pytest.mark.system(haste=True)) for first in (10, 20, 30)]
 
 

@@ -16,6 +16,8 @@ from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.core.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tumorchain_jax.inference.analyzer import Analyzer
     from tumorchain_jax.inference.case_list import CasePaths
     from tumorchain_jax.report.report import Report
@@ -92,7 +94,7 @@ def _analyze(options: argparse.Namespace) -> int:
     from tumorchain_jax.inference.case_list import list_cases
     from tumorchain_jax.inference.verdict import check_scope
     from tumorchain_jax.reasoning.generate import Sampling
-    from tumorchain_jax.report.folder import check_folder
+    from tumorchain_jax.report.folder import check_folder, check_parent
     from tumorchain_jax.report.index import write_index
 
     cases = list_cases(options.input, options.mask, options.output)
@@ -104,8 +106,11 @@ def _analyze(options: argparse.Namespace) -> int:
     check_numbers(options, rounds=(1, 16), seed=SEEDS)
     done = [case for case in cases if options.resume and (case.output / "report.json").is_file()]
     todo = [case for case in cases if case not in done]
+    if any(case.output != options.output for case in cases):
+        check_parent(options.output, options.overwrite or options.resume)
     for case in todo:
         check_folder(case.output, options.overwrite)
+    _refuse_other_questions(done, question)
     use_compilation_cache()
     analyzer = Analyzer.load(
         local_copy(options.checkpoint) if options.checkpoint else None,
@@ -146,6 +151,16 @@ def _analyze(options: argparse.Namespace) -> int:
         print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
     say(NOTICE)
     return 2 if refused else 0
+
+
+def _refuse_other_questions(done: "Sequence[CasePaths]", question: str) -> None:
+    """Refuse to complete a run of another question: its answers would stand in one table."""
+    for case in done:
+        path = case.output / "report.json"
+        earlier = json.loads(path.read_bytes()).get("question")
+        if earlier != question:
+            hint = "ask the same, choose another folder, or --overwrite"
+            raise InputError(path, "question", repr(earlier), repr(question), hint)
 
 
 def _refuse_segmenter_flags(options: argparse.Namespace) -> None:

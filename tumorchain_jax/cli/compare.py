@@ -21,6 +21,11 @@ def add_command(command: Command) -> None:
         metavar="FILE",
         help="two items.jsonl of `tumorchain evaluate`, or two judged.jsonl of `tumorchain judge`",
     )
+    add(
+        "--by-size",
+        action="store_true",
+        help="which organ has the tumour, by its size; questions of one run alone are left out",
+    )
     add("--strict", action="store_true", help="exit with 1 where judged runs cannot be compared")
     add(
         "--simulate",
@@ -32,6 +37,7 @@ def add_command(command: Command) -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.by_size import differences, differences_text
     from tumorchain_jax.evaluation.chain.compare import compare_judged, judged_text
     from tumorchain_jax.evaluation.chain.judged import read_judged
     from tumorchain_jax.evaluation.compare import compare, compare_text
@@ -48,6 +54,10 @@ def _compare(options: argparse.Namespace) -> int:
         judged = compare_judged(read_judged(first), read_judged(second))
         print(json.dumps(judged) if options.json else f"{judged_text(judged, names)}\n{NOTICE}")
         return int(options.strict and not judged["usable"])
+    if options.by_size:
+        found = differences(read_items(first), read_items(second))
+        print(json.dumps(found) if options.json else f"{differences_text(found)}\n{NOTICE}")
+        return 0
     values = compare(read_items(first), read_items(second))
     print(json.dumps(values) if options.json else f"{compare_text(values, names)}\n{NOTICE}")
     return 0

@@ -84,8 +84,12 @@ def add_command(command: Command) -> None:
     )
     output.add_argument(
         "--probe",
-        action="store_true",
-        help="with --data: fit a linear probe to the visual tokens of the true lesions",
+        type=Path,
+        nargs="?",
+        const=True,
+        metavar="DATA",
+        help="fit a linear probe to the visual tokens of the true lesions, on the training "
+        "patients of DATA; without it, on those of --data",
     )
     output.add_argument(
         "--dice",
@@ -191,14 +195,35 @@ def _dice(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.patients import made_patients
     from tumorchain_jax.evaluation.probe import linear_probe, probe_text
+    from tumorchain_jax.inference.analyzer import Analyzer
     from tumorchain_jax.pretrained import NANO_CHECKPOINT
     from tumorchain_jax.weights.model_folder import load_model
 
-    if options.data is None:
-        expected = "a data set's folder with --probe"
-        raise InputError("command line", "--data", "none", expected, "name one")
-    use_compilation_cache()
-    rows = linear_probe(load_model(options.checkpoint or NANO_CHECKPOINT), options.data)
+    model = options.checkpoint or NANO_CHECKPOINT
+    if options.probe is True:
+        if options.data is None:
+            expected = "a data set's folder with --probe"
+            raise InputError("command line", "--data", "none", expected, "name one")
+        use_compilation_cache()
+        rows = linear_probe(load_model(model), options.data)
+    else:
+        if options.data or options.items:
+            expected, hint = "digital patients or real CTs", "leave out --data and --rescore"
+            raise InputError("command line", "--probe", "another source", expected, hint)
+        check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
+        settings = _settings(options)
+        use_compilation_cache()
+        analyzer = Analyzer.load(model)
+        patients = made_patients(
+            analyzer,
+            [(ct, labels) for ct, labels in options.real or ()],
+            options.tumours,
+            options.phantoms,
+            options.seed,
+            settings=settings,
+        )
+        rows = linear_probe(analyzer.checkpoint, options.probe, patients)
     print(json.dumps(rows) if options.json else f"{probe_text(rows)}\n{NOTICE}")
     return 0

@@ -119,7 +119,7 @@ class Phantoms(Patients):
 
     def truth(self, number: int) -> ModelScan:
         """The patient as a data set would store it."""
-        return model_scan(self._patient(number), self.analyzer.checkpoint.preprocess)
+        return _stored(self._patient(number), self.analyzer.checkpoint)
 
     def _patient(self, number: int) -> Patient:
         seeds = range(self.first_seed, self.first_seed + self.count)
@@ -178,7 +178,12 @@ class PaintedScans(Patients):
 
     def truth(self, number: int) -> ModelScan:
         """The painted CT as a data set would store it."""
-        return model_scan(self._painted(number), self.analyzer.checkpoint.preprocess)
+        return _stored(self._painted(number), self.analyzer.checkpoint)
+
+
+def _stored(patient: Patient, checkpoint: ModelFolder) -> ModelScan:
+    """The patient as a data set for this model would store it."""
+    return model_scan(patient, checkpoint.preprocess, checkpoint.model.crop)
 
 
 def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -> Asked:
@@ -195,6 +200,21 @@ def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -
 
 def _whose_masks(analyzer: Analyzer, predicted: bool) -> str:
     return f", organ masks by {analyzer.segmenter.name}" if predicted else ""
+
+
+def made_patients(
+    analyzer: Analyzer,
+    real: Sequence[tuple[Path, Path]],
+    tumours: int,
+    phantoms: int,
+    seed: int,
+    predicted: bool = False,
+    settings: PatientSettings = SIMPLE_PATIENTS,
+) -> Patients:
+    """Patients that are made for the evaluation: `tumours` in each `real` CT, else `phantoms`."""
+    if real:
+        return PaintedScans(analyzer, real, seed, tumours, predicted)
+    return Phantoms(analyzer, seed, phantoms, predicted, settings)
 
 
 class StoredPatients(Patients):

@@ -13,7 +13,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.failures import failures_page
 from tumorchain_jax.evaluation.items import Item, json_lines, read_items
-from tumorchain_jax.evaluation.patients import PaintedScans, Patients, Phantoms, StoredPatients
+from tumorchain_jax.evaluation.patients import Patients, StoredPatients, made_patients
 from tumorchain_jax.evaluation.plot import bar_chart
 from tumorchain_jax.evaluation.reliability_plot import reliability_curve
 from tumorchain_jax.evaluation.resume import answers_path, ask_all
@@ -74,10 +74,8 @@ def evaluate(
         patients: Patients
         if data:
             patients = StoredPatients(analyzer, data)
-        elif real:
-            patients = PaintedScans(analyzer, real, seed, tumours, predicted)
         else:
-            patients = Phantoms(analyzer, seed, phantoms, predicted, settings)
+            patients = made_patients(analyzer, real, tumours, phantoms, seed, predicted, settings)
         if patients.seeds:
             analyzer.checkpoint.measured.check_seeds(patients.seeds, "evaluation")
         if checkpoint and not predicted:

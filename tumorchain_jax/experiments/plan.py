@@ -1,7 +1,8 @@
 """Plan of the experiments: the runs, and how each configuration differs from the full method's.
 
 They are the paper's ablations (Table 1, last rows; Table 8) and design choices that it leaves open.
-`configs/experiments.py` describes each.
+`configs/experiments.py` describes each. Of a model with crops (`configs/experiments_lens.py`) these
+are the ablations of Table 1, and the model without crops.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 
-SEEDED = ("full", "without-iir", "without-cot", "without-both")
+LENS = "without-lens"
+SEEDED = ("full", "without-iir", "without-cot", "without-both", LENS)
 """Experiments that run with several seeds; the others are compared with the first."""
 ATTENTION = LoRA((r"decoder/.*/(q|k|v|o)_proj",), rank=8, alpha=16.0)
 ADAPTERS = r".*/lora_[ab]"
@@ -62,6 +64,9 @@ def plan(config: ConfigDict) -> list[Run]:
         "without-cot": {"cot": False},
         "without-both": {"cot": False, "iir": False},
     }
+    if model.crop:
+        changes[LENS] = {"model": _without_crops(model)}
+        return _seeded(changes, config.seeds)
     changes |= {f"alpha-{alpha:g}": {"alpha": alpha} for alpha in (0.0, 0.1, 0.5, 1.5)}
     changes |= {
         "roi-global": {"model": replace(model, roi_source="global")},
@@ -88,9 +93,25 @@ def plan(config: ConfigDict) -> list[Run]:
         },
         "full-finetuning": adaptation,
     }
-    seeds = {name: range(config.seeds) if name in SEEDED else range(1) for name in changes}
-    runs = [Run(name, seed, changes[name]) for name in changes for seed in seeds[name]]
+    runs = _seeded(changes, config.seeds)
     return runs + [Run(name, 0, adapting[name], adapts=True) for name in adapting]
+
+
+def _seeded(changes: dict[str, dict[str, Any]], seeds: int) -> list[Run]:
+    """Runs of several seeds for the experiments that have them, and of the first for the others."""
+    return [
+        Run(name, seed, of_name)
+        for name, of_name in changes.items()
+        for seed in range(seeds if name in SEEDED else 1)
+    ]
+
+
+def _without_crops(model: TumorChainConfig) -> TumorChainConfig:
+    """The same model on the scan alone; an organ's tokens are the cells that its mask covers best.
+
+    It has as many slots for them, and an encoder of the same size that is pretrained without crops.
+    """
+    return replace(model, roi_source="encoder", roi_rank="coverage", crop=None)
 
 
 def select(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
@@ -116,6 +137,8 @@ def configure(config: ConfigDict, run: Run, base: Run, workdir: Path) -> ConfigD
         InputError: the configuration lacks a field that the run changes.
     """
     folders = {"data.folder": str(workdir / "data"), "pretrain.folder": str(workdir / "pretrain")}
+    if run.name == LENS:  # another encoder: it has seen no crops
+        folders["pretrain.folder"] = str(workdir / "pretrain-without-lens")
     if run.adapts:
         folders["data.folder"] = str(workdir / "adaptation-data")
         folders["init"] = str(base.folder(workdir) / "export")

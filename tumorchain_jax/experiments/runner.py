@@ -30,6 +30,7 @@ from tumorchain_jax.experiments.plan import Run, configure, plan, select
 from tumorchain_jax.experiments.table import Measured, markdown, results
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.phantoms.dataset import write_phantoms
+from tumorchain_jax.phantoms.settings import PatientSettings
 from tumorchain_jax.scan.preprocess import PreprocessConfig
 from tumorchain_jax.training.pretraining.train import pretrain_encoder
 from tumorchain_jax.training.registry import train
@@ -43,10 +44,13 @@ def prepare_shared(config: ConfigDict, workdir: Path) -> None:
     encoder, window = config.model.encoder, config.window
     preprocess = PreprocessConfig(encoder.image, window.level, window.width)
     vocab_size = config.model.decoder.vocab_size
+    kind = PatientSettings(config.data.phantom_kind, config.data.anatomies)
     for name, patients in (("data", config.data), ("test", config.test)):
         folder, first_seed = workdir / name, patients.first_seed
         count, crops = patients.phantoms, config.model.crop
-        write_phantoms(folder, first_seed, count, preprocess, vocab_size, crops=crops)
+        write_phantoms(
+            folder, first_seed, count, preprocess, vocab_size, settings=kind, crops=crops
+        )
     tested = {record.patient for record in read_records(workdir / "test")}
     write_split(workdir / "test", {"train": (), "test": sorted(tested)})
     if config.pretrain.patch_stage.steps:

@@ -88,7 +88,7 @@ def _difference(
         [run.items for seed in seeds for run in measured[method] if run.seed == seed]
         for method in ("full", name)
     )
-    paper = round(PAPER["full"] - PAPER[name], 2)
+    paper = round(PAPER["full"] - PAPER[name], 2) if name in PAPER else None
     return difference_over_seeds(full, other) | {"seeds": seeds, "paper": paper}
 
 
@@ -120,7 +120,8 @@ def _average_cells(name: str, row: dict[str, Any]) -> list[str]:
 
 
 def _difference_cells(name: str, row: dict[str, Any]) -> list[str]:
-    difference, paper = f"{row['difference']:+.1f}", f"{row['paper']:+.2f}"
+    difference = f"{row['difference']:+.1f}"
+    paper = "-" if row["paper"] is None else f"{row['paper']:+.2f}"
     return [name, difference, _to(row), _list(row["by_seed"]), paper]
 
 

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
+from tumorchain_jax.core.progress import progress
 from tumorchain_jax.core.workers import local_workers
 from tumorchain_jax.data.dataset import (
     FORMAT,
@@ -102,7 +102,8 @@ def write_phantoms(
     todo = [i for i, name in enumerate(names) if not (folder / f"records-{name}").is_file()]
     make = partial(_write_shard, folder, names, first_seed, count, config, settings, crops)
     with local_workers(processes) as workers:
-        list(tqdm(workers.map(make, todo), "phantoms", len(todo), unit=" shards", disable=None))
+        for _ in progress(workers.map(make, todo), len(todo), "phantoms", "shards"):
+            pass
     records = read_records(folder)
     if not (folder / "split.json").is_file():
         write_split(folder, split_patients(record.patient for record in records))

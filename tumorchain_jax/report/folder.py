@@ -36,6 +36,21 @@ def check_folder(folder: Path, overwrite: bool, files: Collection[str] = REPORT_
         raise _refusal(folder, f"{others[0]}, which is no part of a report", "a report alone")
 
 
+def check_parent(folder: Path, add: bool) -> None:
+    """Refuse, before any work is done, to add reports of several scans to those of another run.
+
+    Args:
+        folder: of the folders of the reports.
+        add: the user knows that there are earlier ones.
+
+    Raises:
+        InputError: there is something in it, and `add` is off.
+    """
+    if not add and folder.is_dir() and (found := sorted(each.name for each in folder.iterdir())):
+        hint = "choose another, --resume to skip scans that have a report, or --overwrite"
+        raise InputError(folder, "output", f"a folder with {found[0]}", "a new folder", hint)
+
+
 def write_folder(folder: Path, files: Mapping[str, str], overwrite: bool) -> Path:
     """Write a folder of UTF-8 text files so that it appears at once and whole.
 

@@ -14,6 +14,8 @@ COARSE_MM = 5.0
 LOWEST_HU, HIGHEST_HU = -1024.0, 3000.0
 """Padding is taken as air, metal as the densest bone."""
 BODY_HU = -300.0
+AIR_HU = -950.0
+"""Denser is a lung, at -900 to -700 HU; thinner is the air around the patient."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,10 @@ class CoarseScan:
         """The largest connected piece over -300 HU, with all that it encloses (lungs, bowel gas).
 
         What a slice encloses is filled in before thin objects (table, clothes) are taken away, so
-        that a thin chest wall still encloses the lungs.
+        that a thin chest wall still encloses the lungs. Where the side of a narrow image cuts a
+        lung, that side encloses it.
         """
-        filled = [ndimage.binary_fill_holes(plane) for plane in self.hu > BODY_HU]
+        filled = [_filled(plane) for plane in self.hu]
         thick = np.stack([ndimage.binary_opening(plane) for plane in filled])
         pieces, count = ndimage.label(thick)
         return pieces == 1 + np.bincount(pieces.ravel())[1:].argmax() if count else thick
@@ -60,6 +63,20 @@ class CoarseScan:
         """Slices with a fifth or more of the usual cross-section."""
         filled = self.area_cm2[self.area_cm2 > 0]
         return self.area_cm2 > 0.2 * (np.median(filled) if filled.size else np.inf)
+
+
+def _filled(hu: Float[np.ndarray, "H W"]) -> Bool[np.ndarray, "H W"]:
+    """Fill in what the body encloses on a slice, the sides of the image being walls of a lung."""
+    body = hu > BODY_HU
+    for side in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
+        at = np.flatnonzero(body[side])
+        if len(at) == 0:
+            continue
+        between = slice(at[0], at[-1] + 1)
+        gap = hu[side][between][~body[side][between]]
+        if len(gap) and gap.mean() > AIR_HU:
+            body[side][between] = True
+    return ndimage.binary_fill_holes(body)
 
 
 def coarse_scan(ct: Volume) -> CoarseScan:

@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from tumorchain_jax.scan.orientation import canonical
 from tumorchain_jax.scan.volume import Volume
-from tumorchain_jax.scope.coarse import CoarseScan
+from tumorchain_jax.scope.coarse import AIR_HU, CoarseScan
 from tumorchain_jax.scope.findings import Finding
 
 # Cross-section of the trunk: 69 to 144 cm2 in four CTs of thighs and lower legs, 530 or more in an
@@ -29,7 +29,7 @@ EMPTY_SHARE = 0.05
 BONE_HU, DENSE_HU, METAL_HU = 200.0, 1000.0, 2500.0
 MAX_DENSE, FEWEST_BONE_VOXELS = 0.2, 200
 # Lungs: the share of their air in the upper half of the scan is 0.99 in an abdomen and 0.81 or more
-# in 40 phantoms; under 0.2 when they are upside down.
+# in 40 phantoms; under 0.2 when they are upside down. Gas in the bowel is thinner than a lung.
 LUNG_HU, LUNG_ML, MIN_UPPER = -400.0, 150.0, 0.35
 # How far behind the middle of the body the central bone of a slice lies, over the body's depth:
 # 0.21 in an abdomen, 0.06 or more in 40 simple and 40 realistic phantoms; the opposite back to
@@ -157,4 +157,4 @@ def _check_sides(coarse: CoarseScan) -> Iterator[Finding]:
 
 
 def _lungs(coarse: CoarseScan) -> np.ndarray:
-    return ndimage.binary_opening(coarse.trunk & (coarse.hu < LUNG_HU))
+    return ndimage.binary_opening(coarse.trunk & (coarse.hu < LUNG_HU) & (coarse.hu > AIR_HU))

@@ -15,9 +15,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.dataset import read_records
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
 from tumorchain_jax.training.registry import train
-from tumorchain_jax.training.tumorchain.dataset import training_seeds
+from tumorchain_jax.training.tumorchain.dataset import data_folder, training_seeds
 from tumorchain_jax.weights.measured import write_training
 from tumorchain_jax.weights.model_folder import load_model, weights_sha256
 
@@ -76,6 +77,18 @@ def test_training_seeds_include_those_of_the_initial_checkpoint(
     assert training_seeds(config, phantoms) == [(0, 6)]
     continued = changed(config, init=str(tmp_path))
     assert training_seeds(continued, phantoms) == [(0, 6), (1_000_000, 4_000)]
+
+
+def test_new_phantoms_take_the_tokenizer_of_the_model_that_is_trained_on(
+    config: ConfigDict, tmp_path: Path
+) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    (before / "tokenizer.json").write_text("of another run")
+    others = {"data__folder": "", "data__phantoms": 1, "data__first_seed": 40}
+    folder = data_folder(changed(config, init=str(before), **others), tmp_path / "run")
+    assert (folder / "tokenizer.json").read_text() == "of another run"
+    assert len(read_records(folder)) > 0
 
 
 def test_training_learns_and_exports_what_it_learned(whole: Path, config: ConfigDict) -> None:

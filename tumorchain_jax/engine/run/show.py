@@ -9,8 +9,8 @@ from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
 from tumorchain_jax.engine.run.reading import Kept, StoredCase
 from tumorchain_jax.engine.run.verify import cited
-from tumorchain_jax.report.shell import page
 from tumorchain_jax.report.pictures import organ_colour
+from tumorchain_jax.report.shell import page
 
 LEVELS = {"finding": "Finding", "impression": "Impression", "reasoning": "Reasoning"}
 _NOT_THERE = "not there"

@@ -30,9 +30,7 @@ from tumorchain_jax.llm.reply import Reply
 from tumorchain_jax.llm.request import Message, Request, Sampling
 
 Mark = Annotated[int, Field(ge=0, le=10)] | Annotated[str, Field(pattern=r"^(10|[0-9]) ?/ ?10$")]
-Sum = (
-    Annotated[int, Field(ge=0, le=100)] | Annotated[str, Field(pattern=r"^(100|[0-9]{1,2})/100$")]
-)
+Sum = Annotated[int, Field(ge=0, le=100)] | Annotated[str, Field(pattern=r"^(100|[0-9]{1,2})/100$")]
 MOST_TOKENS = 800
 DRAWS = 1
 """Of the client: a reply, and one more with the remark."""

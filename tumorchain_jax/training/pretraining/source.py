@@ -11,10 +11,10 @@ from pathlib import Path
 import grain
 import numpy as np
 from grain.sources import ArrayRecordDataSource
-from tqdm import tqdm
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.core.progress import progress
 from tumorchain_jax.data.dataset import SUBSTRUCTURES, ModelScan, read_records, shard_paths
 from tumorchain_jax.data.splits import read_split
 from tumorchain_jax.models.vision.vit3d.model import ViT3DConfig
@@ -122,7 +122,7 @@ class PatchLabelSource:
         drawn: list[Patches] = []
         sizes: list[float] = []
         lesions = False
-        for index in tqdm(range(len(scans)), "patches", unit=" scans", disable=None):
+        for index in progress(range(len(scans)), len(scans), "patches", "scans"):
             scan, rng = scans[index], np.random.default_rng([seed, index])
             lesions = lesions or bool(scan.lesions.any())
             read = scan.views() if views else [scan]

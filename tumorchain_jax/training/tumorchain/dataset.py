@@ -8,7 +8,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.core.files import AnyPath, is_remote
+from tumorchain_jax.core.files import AnyPath, is_remote, write_file
 from tumorchain_jax.core.remote import (
     as_path,
     cached_folder,
@@ -28,7 +28,7 @@ from tumorchain_jax.weights.measured import TRAINING, read_measured
 from tumorchain_jax.weights.model_folder import check_vocabulary, weights_sha256
 from tumorchain_jax.weights.seeds import Seeds
 
-MANIFEST = "dataset.json"
+MANIFEST, TOKENIZER = "dataset.json", "tokenizer.json"
 
 
 def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
@@ -46,6 +46,7 @@ def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
         first_seed, count = config.data.first_seed, config.data.phantoms
         settings = PatientSettings(config.data.phantom_kind, config.data.anatomies)
         preprocess, crops = preprocess_of(config), config.model.crop
+        _take_tokenizer(config, made)
         write_phantoms(
             made, first_seed, count, preprocess, vocab_size, settings=settings, crops=crops
         )
@@ -53,6 +54,16 @@ def data_folder(config: ConfigDict, workdir: AnyPath) -> Path:
             upload(made, folder, last=[MANIFEST])
     barrier("data")
     return local_copy(folder)
+
+
+def _take_tokenizer(config: ConfigDict, folder: Path) -> None:
+    """Give phantoms that are to be made the tokenizer of the model that is trained on."""
+    if not config.init or (folder / MANIFEST).is_file():
+        return
+    tokenizer = local_copy(as_path(config.init.split(",")[0])) / TOKENIZER
+    if tokenizer.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / TOKENIZER, tokenizer.read_bytes())
 
 
 def open_dataset(config: ConfigDict, folder: Path) -> tuple[ExampleSource, Tokenizer]:
