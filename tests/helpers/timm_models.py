@@ -24,8 +24,6 @@ class _Names(type):
 
 
 class _Empty(ModuleType):
-    __path__: list[str] = []
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -39,7 +37,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec: Any) -> ModuleType:
-        return _Empty(spec.name)
+        module = _Empty(spec.name)
+        module.__path__ = []  # a package
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
         return

@@ -66,7 +66,7 @@ class BatchNorm(nn.Module):
         running_mean = self.variable(STATISTICS, "running_mean", zeros, None, channels, jnp.float32)
         running_var = self.variable(STATISTICS, "running_var", ones, None, channels, jnp.float32)
         if train:
-            wide = x.astype(jnp.float32)
+            wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
             mean = wide.mean(axis=(0, 1, 2))
             variance = jnp.square(wide - mean).mean(axis=(0, 1, 2))
             if not self.is_initializing():

@@ -110,7 +110,7 @@ def biased_attention(
     q: Float[Array, "B T H E"],
     k: Float[Array, "B S G E"],
     v: Float[Array, "B S G E"],
-    bias: Float[Array, "#B #H #T S"],
+    bias: Float[Array, "#B #H #T #S"],
 ) -> Float[Array, "B T H E"]:
     """Attention with a bias added to the scaled scores; softmax in float32.
 
