@@ -2,8 +2,8 @@
 
 The hash is the difference hash of 16 x 16 bits: whether each cell of a shrunk picture is brighter
 than its neighbour on the right. It is taken of the picture without its black border. Two pictures
-are near duplicates if at most `MOST_BITS` of 256 differ: among 795 pictures of three sets that gives
-74 pairs, all of them in BUSI; from 24 to 40 bits it would give 67 to 76.
+are near duplicates if at most `MOST_BITS` of 256 differ: among 795 pictures of three sets that
+gives 74 pairs, all of them in BUSI; from 24 to 40 bits it would give 67 to 76.
 
 Shape letters: N pictures, H W pixels, B bits.
 """
