@@ -50,7 +50,7 @@ def deal(rows: Sequence[Lesion], folds: int, seed: int) -> Int[np.ndarray, " N"]
     for cluster in order:
         own = members[cluster]
         strata = {(rows[number].source, rows[number].label) for number in own}
-        load = sum(counts[stratum] for stratum in strata)
+        load = np.sum([counts[stratum] for stratum in strata], axis=0)
         fold = min(range(folds), key=lambda k: (load[k], totals[k], rng.random()))
         for number in own:
             counts[rows[number].source, rows[number].label][fold] += 1

@@ -93,8 +93,9 @@ def _is_dicom(path: Path) -> bool:
 
 def _image(path: Path) -> UInt8[np.ndarray, "H W *C"]:
     try:
-        with Image.open(path, formats=FORMATS) as image:
-            _check_header(path, image)
+        with Image.open(path, formats=FORMATS) as opened:
+            _check_header(path, opened)
+            image: Image.Image = opened
             if image.mode == "P":
                 image = image.convert("RGBA" if "transparency" in image.info else "RGB")
             if image.mode in ("LA", "RGBA"):
