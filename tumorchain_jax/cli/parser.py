@@ -12,6 +12,7 @@ from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.cli import (
     analyze,
     bench,
+    bus,
     calibrate,
     chat,
     compile,
@@ -34,6 +35,7 @@ GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate),
     "Data": (phantoms, prepare),
     "Weights": (convert, chat),
+    "Breast ultrasound": (bus,),
     "Large machines": (preflight, compile),
     "Research": (experiments, bench, info),
 }

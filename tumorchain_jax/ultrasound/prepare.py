@@ -179,3 +179,23 @@ def _facts(rows: Sequence[Lesion], left_out: Sequence[tuple[str, str]]) -> dict[
         "overlays": dict(Counter(mark for row in rows for mark in row.overlays)),
         "left_out": len(left_out),
     }
+
+
+def facts_text(facts: dict[str, Any]) -> str:
+    """What was read, for people."""
+    lines = [
+        f"{facts['pictures']} pictures: {facts['lesions']} lesions, {facts['normal']} normal; "
+        f"{facts['patients']} known patients; {facts['clusters']} groups that are not parted"
+    ]
+    for name, counts in facts["sets"].items():
+        lines.append(f"{name}: " + ", ".join(f"{count} {label}" for label, count in counts.items()))
+    for name in facts["sets_without_patients"]:
+        lines.append(f"{name} names no patients: its folds cannot be proven free of leaks")
+    lines.append(f"near duplicates: {facts['near_duplicates']} pairs")
+    for pair in facts["near_duplicates_of_two_labels"]:
+        lines.append(f"near duplicates of two labels: {pair}")
+    for mark, count in facts["overlays"].items():
+        lines.append(f"burned-in {mark}: {count} pictures")
+    if facts["left_out"]:
+        lines.append(f"left out: {facts['left_out']}, see {LEFT_OUT}")
+    return "\n".join(lines)

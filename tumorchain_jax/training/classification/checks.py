@@ -17,7 +17,7 @@ def check_data(config: ConfigDict, workdir: AnyPath) -> str:
     Raises:
         InputError: training would refuse the settings or the data.
     """
-    pictures = load_pictures(config, Path(workdir) / "cache")
+    pictures = load_pictures(config, Path(config.data.cache or workdir / "cache"))
     chosen = trained_on(pictures, config)
     return f"{config.data.folder}: {chosen.sum()} of {len(chosen)} pictures trained on"
 

@@ -19,6 +19,7 @@ def base_config(model: ImageConfig) -> ConfigDict:
         data.held_out: a data set that is not trained on.
         data.folds, data.fold, data.fold_seed: train on all folds but this; -1 for all of the
             development part. The test part is never trained on.
+        data.cache: folder for rendered pictures, which runs may share; empty: in the workdir.
         class_weights: weigh each class by the inverse of its share.
         label_smoothing: share of the truth that goes to all classes alike.
         mean, std: of grey values from 0 to 1, as the model's pretraining had them.
@@ -39,6 +40,7 @@ def base_config(model: ImageConfig) -> ConfigDict:
             "folds": 5,
             "fold": -1,
             "fold_seed": 0,
+            "cache": "",
         }
     )
     config.steps = 1190  # 5 epochs of the 3,804 lesions that four of five folds have

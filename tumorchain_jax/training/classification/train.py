@@ -38,7 +38,7 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
     if len(CLASSES) != config.model.classes:
         found, expected = str(config.model.classes), f"{len(CLASSES)}: {', '.join(CLASSES)}"
         raise InputError("config", "model.classes", found, expected, "set it")
-    cache = Path(workdir) / "cache"
+    cache = Path(config.data.cache or workdir / "cache")
     if is_primary():
         load_pictures(config, cache)
     barrier("pictures")
@@ -90,7 +90,10 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
             "seed": config.seed,
             "batch_size": config.batch_size,
             "pictures": len(chosen),
-            "settings": json.dumps(config.data.to_dict(), sort_keys=True),
+            "settings": json.dumps(
+                {name: value for name, value in config.data.items() if name != "cache"},
+                sort_keys=True,
+            ),
         },
         export=write,
     )
