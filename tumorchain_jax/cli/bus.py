@@ -67,6 +67,6 @@ def _crossval(options: argparse.Namespace) -> int:
         found = str(config.get("task", "tumorchain"))
         raise InputError(options.config, "task", found, "classification", "use a bus_... one")
     config.data.folder = str(options.data)
-    found, said = report(config, options.workdir, options.seeds, options.leave_out)
-    print(json.dumps(found) if options.json else said)
+    values, said = report(config, options.workdir, options.seeds, options.leave_out)
+    print(json.dumps(values) if options.json else said)
     return 0

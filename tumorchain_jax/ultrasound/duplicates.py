@@ -22,8 +22,9 @@ BORDER = 8
 
 
 def perceptual_hash(grey: UInt8[np.ndarray, "H W"]) -> str:
-    """Hash a picture; 64 hexadecimal digits."""
-    return np.packbits(_bits(grey)).tobytes().hex()
+    """Hash a picture and its mirror image; 64 hexadecimal digits each."""
+    bits = np.concatenate([_bits(grey), _bits(grey[:, ::-1])])
+    return np.packbits(bits).tobytes().hex()
 
 
 def _bits(grey: UInt8[np.ndarray, "H W"]) -> Bool[np.ndarray, " B"]:
@@ -36,19 +37,14 @@ def _bits(grey: UInt8[np.ndarray, "H W"]) -> Bool[np.ndarray, " B"]:
     return (cells[:, :-1] < cells[:, 1:]).ravel()
 
 
-def _mirrored(bits: Bool[np.ndarray, "N B"]) -> Bool[np.ndarray, "N B"]:
-    """The hashes of the mirrored pictures: neighbours change places, and so does their order."""
-    return ~bits.reshape(-1, SIDE, SIDE)[:, :, ::-1].reshape(bits.shape)
-
-
 def near_duplicates(hashes: Sequence[str]) -> Int[np.ndarray, "pairs 2"]:
     """Pairs of near duplicates among pictures, as their numbers."""
     if not hashes:
         return np.zeros((0, 2), int)
     packed = np.array([np.frombuffer(bytes.fromhex(each), np.uint8) for each in hashes])
-    bits = np.unpackbits(packed, axis=1).astype(bool)
+    bits, mirrored = np.split(np.unpackbits(packed, axis=1).astype(bool), 2, axis=1)
     near = np.zeros((len(bits), len(bits)), bool)
-    for others in (bits, _mirrored(bits)):
+    for others in (bits, mirrored):
         # Differing bits of all pairs as a product: a + b - 2ab summed over bits.
         both = bits.astype(np.float32) @ others.T.astype(np.float32)
         near |= bits.sum(1)[:, None] + others.sum(1)[None] - 2 * both <= MOST_BITS

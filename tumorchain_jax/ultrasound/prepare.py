@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool
@@ -30,6 +30,7 @@ from tumorchain_jax.ultrasound.sources.row import SourceRow
 LEFT_OUT = "left_out.tsv"
 
 
+@runtime_checkable
 class Source(Protocol):
     """A reader of a data set."""
 

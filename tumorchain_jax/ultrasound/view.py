@@ -73,7 +73,7 @@ def _square(
     return square
 
 
-def _resized(square: UInt8[np.ndarray, "S S"], side: int) -> UInt8[np.ndarray, "S S"]:
+def _resized(square: UInt8[np.ndarray, "S S"], side: int) -> UInt8[np.ndarray, "T T"]:
     if square.shape == (side, side):
         return square
     return np.asarray(Image.fromarray(square).resize((side, side), Image.Resampling.BICUBIC))
