@@ -83,12 +83,12 @@ set_up() {
   "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
     --constraint "$root/launch/constraints.txt" --editable "$root$extras"
   if [[ $extras == *parity* ]]; then
-    # nnU-Net without what it asks for: timm, which is not used here, brings a torchvision that is
-    # of use only beside the same build of torch, and breaks transformers beside another.
+    # nnU-Net and timm without what they ask for: a torchvision that is of use only beside the same
+    # build of torch, and breaks transformers beside another.
     "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
       --no-deps \
       --constraint "$root/launch/constraints.txt" \
-      acvl_utils batchgenerators batchgeneratorsv2 dynamic_network_architectures nnunetv2
+      acvl_utils batchgenerators batchgeneratorsv2 dynamic_network_architectures nnunetv2 timm
   fi
   printf '%s\n' "$wanted" >"$stamp"
   rm "$venv/.unfinished"

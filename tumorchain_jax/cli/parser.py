@@ -12,6 +12,7 @@ from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.cli import (
     analyze,
     bench,
+    bus,
     calibrate,
     chat,
     compare,
@@ -38,6 +39,7 @@ GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, engine, prepare),
     "Weights": (convert, chat),
+    "Breast ultrasound": (bus,),
     "Large machines": (preflight, compile),
     "Research": (deeptumorvqa, experiments, bench, info),
 }

@@ -22,6 +22,7 @@ def convert(
     dtype: str | None = None,
     base: Path | None = None,
     adapter: Path | None = None,
+    drop_head: bool = False,
 ) -> Facts:
     """Run one conversion verb: import, export, inspect or verify.
 
@@ -32,7 +33,7 @@ def convert(
         InputError: the input cannot be used, an option is not one of its format, or `output` is
             not given where it is needed.
     """
-    options = Options(dtype, base, adapter)
+    options = Options(dtype, base, adapter, drop_head)
     # An output can tell more than a damaged source.
     of = [source, output] if what == "verify" and output else [source]
     form = next(form for form in FORMATS if any(form.detect(folder) for folder in of))

@@ -17,11 +17,13 @@ class Options(NamedTuple):
         dtype: of the tensors that are written; None: as they are.
         base: of an adapter: the folder of its model, or what was imported from that.
         adapter: an imported adapter, to be merged in an export.
+        drop_head: import an image classifier without its head.
     """
 
     dtype: str | None = None
     base: Path | None = None
     adapter: Path | None = None
+    drop_head: bool = False
 
 
 class Format(NamedTuple):
@@ -61,3 +63,6 @@ class Format(NamedTuple):
             if value is not None and name not in self.options:
                 expected = f"none for {self.name}"
                 raise InputError("command line", f"--{name}", str(value), expected, "leave it out")
+        if options.drop_head and "drop_head" not in self.options:
+            expected = f"none for {self.name}"
+            raise InputError("command line", "--drop-head", "given", expected, "leave it out")

@@ -126,7 +126,8 @@ class Imported:
         }
         base = read_base(folder) if name == "peft" else None
         self.tensors: Mapping[str, Tensor] = tensors
-        self.family: Family = detect_family(folder / SOURCE, tensors, base)
+        drop_head = values.get("drop_head", False) is True
+        self.family: Family = detect_family(folder / SOURCE, tensors, base, drop_head)
         if not _agrees(self.config, self.family.config):
             found, expected = "another model", f"that of {SOURCE}/"
             raise InputError(folder / "config.json", "model", found, expected, "import it again")

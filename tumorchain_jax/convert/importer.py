@@ -50,16 +50,21 @@ COPIED = 32 * 2**20
 
 
 def import_folder(
-    source: Path, output: Path, dtype: str | None = None, base: Path | None = None
+    source: Path,
+    output: Path,
+    dtype: str | None = None,
+    base: Path | None = None,
+    drop_head: bool = False,
 ) -> list[Entry]:
     """Convert a folder of published weights.
 
     Args:
         source: a Hugging Face folder of Qwen2, Qwen2.5-VL or Llama; M3D's encoder; an adapter;
-            or a GGUF file of Llama's family.
+            an image classifier of timm; or a GGUF file of Llama's family.
         output: must not be there yet.
         dtype: of our arrays; None keeps what each tensor has.
         base: of an adapter: the folder of its model, or what was imported from it.
+        drop_head: of an image classifier: its head is stored for export, not a parameter.
 
     Returns:
         what became of each tensor.
@@ -71,7 +76,7 @@ def import_folder(
     with (
         reserved(output) as part,
         as_folder(source) as folder,
-        open_source(folder, base) as (tensors, family),
+        open_source(folder, base, drop_head) as (tensors, family),
     ):
         matched = match(folder, family, tensors, dtype)
         check_copies(folder, family, tensors)
@@ -84,7 +89,7 @@ def import_folder(
                 shutil.rmtree(part)
             raise
         try:
-            entries = _fill(part, folder, tensors, family, matched, dtype, done)
+            entries = _fill(part, folder, tensors, family, matched, dtype, done, drop_head)
             part.rename(output)
         except Exception:
             shutil.rmtree(part, ignore_errors=True)
@@ -100,6 +105,7 @@ def _fill(
     matched: Match,
     dtype: str | None,
     done: dict[str, Hashes],
+    drop_head: bool,
 ) -> list[Entry]:
     """Write all that an imported folder holds.
 
@@ -117,12 +123,14 @@ def _fill(
         for key, t in wanted.items()
     ]
     (part / "config.json").write_text(json.dumps({"model": family.config}, indent=1) + "\n")
-    facts = {
+    facts: dict[str, Any] = {
         "tool": f"tumorchain_jax {__version__}",
         "notice": NOTICE,
         "companions": _copy_companions(source, part / SOURCE),
         "ignored": [key for key in tensors if key not in wanted],
     }
+    if drop_head:
+        facts["drop_head"] = True
     write_manifest(part, family.name, dtype, entries, facts)
     (part / JOURNAL).unlink()
     return entries

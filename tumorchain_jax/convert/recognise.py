@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,21 +15,32 @@ from tumorchain_jax.convert.gguf_file import unpack_gguf
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.models.families import (
+    IMAGE_CLASSIFIERS,
     LANGUAGE_MODELS,
     VISION_ENCODERS,
     EncoderConfig,
+    ImageClassifier,
     VisionEncoder,
     decoder_from_dict,
     decoder_to_dict,
     encoder_to_dict,
+    image_to_dict,
     language_model,
+    published_image_classifier,
     published_language_model,
 )
+from tumorchain_jax.models.image.beit.convert import is_usfm
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import canonical
-from tumorchain_jax.weights.matching import Family, decoder_shapes, module_shapes, under
+from tumorchain_jax.weights.matching import (
+    Family,
+    classifier_shapes,
+    decoder_shapes,
+    module_shapes,
+    under,
+)
 from tumorchain_jax.weights.pickles import pickles, unpickle
 from tumorchain_jax.weights.tensor_files import Tensor, read_folder
 
@@ -51,17 +63,20 @@ def open_tensors(folder: Path) -> Iterator[Tensors]:
 
 
 @contextmanager
-def open_source(folder: Path, base: Path | None = None) -> Iterator[tuple[Tensors, Family]]:
+def open_source(
+    folder: Path, base: Path | None = None, drop_head: bool = False
+) -> Iterator[tuple[Tensors, Family]]:
     """Open the tensors of a folder of published weights, and detect its family.
 
     Args:
         base: the model that an adapter is for: its own folder, or the imported one.
+        drop_head: of an image classifier: leave its head out of our parameters.
 
     Raises:
         InputError: it cannot be read, or is of no known family.
     """
     with open_tensors(folder) as tensors:
-        yield tensors, detect_family(folder, tensors, read_base(base) if base else None)
+        yield tensors, detect_family(folder, tensors, read_base(base) if base else None, drop_head)
 
 
 @contextmanager
@@ -79,11 +94,14 @@ def as_folder(source: Path) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def detect_family(folder: Path, tensors: Tensors, base: Qwen2Config | None = None) -> Family:
+def detect_family(
+    folder: Path, tensors: Tensors, base: Qwen2Config | None = None, drop_head: bool = False
+) -> Family:
     """Detect the family of a folder whose tensors are these.
 
     Args:
         base: what an adapter adapts.
+        drop_head: of an image classifier: leave its head out of our parameters.
 
     Raises:
         InputError: it is none that is known, or its configuration lacks a field.
@@ -96,6 +114,10 @@ def detect_family(folder: Path, tensors: Tensors, base: Qwen2Config | None = Non
         return adapter.read_adapter(path, read_json(path), base, tensors)
     path = folder / "config.json"
     fields = read_json(path) if path.is_file() else {}
+    if classifier := _image_classifier(path, fields, tensors):
+        return _image_family(path, fields, tensors, *classifier, drop_head)
+    if drop_head:
+        raise InputError("command line", "--drop-head", "given", "an image classifier", "omit it")
     for name, encoder in VISION_ENCODERS.items():
         shapes = {canonical(encoder.RENAMES, key): tensors[key].shape for key in tensors}
         if encoder.SIGNATURE in shapes:
@@ -142,6 +164,50 @@ def language_family(name: str, config: Qwen2Config) -> Family:
         # Some write the tied head all the same.
         (*model.IGNORE, *([r"lm_head\.weight"] if tied else [])),
         copies=((r"lm_head\.weight", "model.embed_tokens.weight"),) if tied else (),
+    )
+
+
+def _image_classifier(
+    path: Path, fields: Mapping[str, Any], tensors: Tensors
+) -> tuple[str, ImageClassifier] | None:
+    """The family of a timm folder, or of USFM's bare pickle; None for anything else.
+
+    Raises:
+        InputError: it is timm's, and its architecture is not known.
+    """
+    if "architecture" not in fields:
+        shapes = {key: tensor.shape for key, tensor in tensors.items()}
+        return ("beit", IMAGE_CLASSIFIERS["beit"]) if not fields and is_usfm(shapes) else None
+    found = published_image_classifier(fields["architecture"])
+    if found is None:
+        name = repr(fields["architecture"])[:80]
+        known = ", ".join(family.ARCHITECTURES for family in IMAGE_CLASSIFIERS.values())
+        raise InputError(path, "architecture", name, known, "only these can be read")
+    return found
+
+
+def _image_family(
+    path: Path,
+    fields: Mapping[str, Any],
+    tensors: Tensors,
+    name: str,
+    family: ImageClassifier,
+    drop_head: bool,
+) -> Family:
+    renames = family.renames(tensors)
+    shapes = {canonical(renames, key): tensor.shape for key, tensor in tensors.items()}
+    config = family.read_config(path, fields, shapes)
+    carried = family.CARRIED
+    if drop_head:
+        config, carried = replace(config, classes=0), (*carried, family.HEAD)
+    return Family(
+        name,
+        {"classifier": image_to_dict(config)},
+        under("classifier", family.TABLE),
+        {f"classifier/{each}": shape for each, shape in classifier_shapes(config).items()},
+        renames,
+        carried,
+        hint="complete the folder; another number of classes needs --drop-head",
     )
 
 

@@ -4,7 +4,8 @@ A family is the module `convert.py` of its folder; a protocol below says what ha
 to add one: README.md, here.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
@@ -12,6 +13,10 @@ from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
 import flax.linen as nn
 from jax.typing import DTypeLike
 
+from tumorchain_jax.models.image.beit import convert as beit
+from tumorchain_jax.models.image.resnet import convert as resnet
+from tumorchain_jax.models.image.swin import convert as swin
+from tumorchain_jax.models.image.vit import convert as vit
 from tumorchain_jax.models.language.chat_template import ChatTemplate
 from tumorchain_jax.models.language.qwen2 import convert as qwen2
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
@@ -121,6 +126,62 @@ class LanguageModel(Protocol):
         """A `config.json` that transformers opens."""
 
 
+@runtime_checkable
+class ImageConfig(Protocol):
+    """What any image classifier's configuration tells."""
+
+    @property
+    def channels(self) -> int:
+        """Of the images."""
+
+    @property
+    def classes(self) -> int:
+        """Of the head; 0 for none."""
+
+    @property
+    def features(self) -> int:
+        """Size of the pooled feature vector."""
+
+
+@runtime_checkable
+class ImageClassifier(Protocol):
+    """A family of 2D classifiers: images `[B, H, W, C]` in, (logits, pooled features) out.
+
+    Attributes:
+        CONFIG: the class of its configurations, an `ImageConfig`.
+        ARCHITECTURES: regex over the `architecture` of its published `config.json`.
+        TABLE: of its weights and running statistics, see `weight_map.py`.
+        HEAD: regex over the keys of the head, in the table's spelling.
+        CARRIED: regexes over keys that are stored unchanged, for export.
+    """
+
+    CONFIG: type[Any]
+    ARCHITECTURES: str
+    TABLE: Table
+    HEAD: str
+    CARRIED: tuple[str, ...]
+
+    def renames(self, keys: Iterable[str]) -> Renames:
+        """Other spellings in a folder of these keys, see `weight_map.py`."""
+
+    def read_config(
+        self, path: Path, fields: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+    ) -> Any:
+        """Our configuration from a published `config.json` (at `path`) and the shapes of its
+        tensors in the table's spelling, or an InputError.
+        """
+
+    def build(
+        self,
+        config: Any,
+        lora: LoRA | None = None,
+        dtype: DTypeLike = "float32",
+        remat: Remat = "none",
+        drop_path: float = 0.0,
+    ) -> nn.Module:
+        """The module."""
+
+
 # The first of each is the family of a configuration that does not name one.
 VISION_ENCODERS: Mapping[str, VisionEncoder] = {
     "m3d": vit3d,
@@ -130,6 +191,40 @@ LANGUAGE_MODELS: Mapping[str, LanguageModel] = {
     "qwen2": qwen2,
     "qwen3": qwen3,
 }
+IMAGE_CLASSIFIERS: Mapping[str, ImageClassifier] = {
+    "resnet": resnet,
+    "vit": vit,
+    "beit": beit,
+    "swin": swin,
+}
+
+
+def image_classifier(config: ImageConfig) -> ImageClassifier:
+    """The family of an image classifier's configuration."""
+    return _family(IMAGE_CLASSIFIERS, config)[1]
+
+
+def published_image_classifier(architecture: object) -> tuple[str, ImageClassifier] | None:
+    """The name and the family of a published `architecture`, if it is known."""
+    for name, family in IMAGE_CLASSIFIERS.items():
+        if re.fullmatch(family.ARCHITECTURES, str(architecture)):
+            return name, family
+    return None
+
+
+def image_to_dict(config: ImageConfig) -> dict[str, Any]:
+    """Plain values of an image classifier's configuration, for JSON."""
+    return _to_dict(IMAGE_CLASSIFIERS, config)
+
+
+def image_from_dict(values: Mapping[str, Any]) -> ImageConfig:
+    """The inverse of `image_to_dict`; lists from JSON become tuples.
+
+    Raises:
+        ValueError: it is no object, or the family is unknown.
+        TypeError: a field is unknown or missing.
+    """
+    return _from_dict(IMAGE_CLASSIFIERS, values)
 
 
 def vision_encoder(config: EncoderConfig) -> VisionEncoder:

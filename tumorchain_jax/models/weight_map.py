@@ -40,6 +40,9 @@ CONVOLUTION = Transform(
     lambda x: x.transpose(2, 3, 4, 1, 0), lambda x: x.transpose(4, 3, 0, 1, 2), -1
 )
 POINTWISE = Transform(lambda x: x[:, :, 0, 0, 0].T, lambda x: x.T[:, :, None, None, None], -1)
+# The same of 2D kernels.
+CONVOLUTION_2D = Transform(lambda x: x.transpose(2, 3, 1, 0), lambda x: x.transpose(3, 2, 0, 1), -1)
+POINTWISE_2D = Transform(lambda x: x[:, :, 0, 0].T, lambda x: x.T[:, :, None, None], -1)
 
 Table = Sequence[tuple[str, str, Transform]]
 Renames = Sequence[tuple[str, str]]

@@ -12,6 +12,9 @@ from tumorchain_jax.core.remote import AnyPath
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh
 from tumorchain_jax.parallel.processes import barrier, gather_to_host, is_primary
+from tumorchain_jax.training.classification import checks as classification_checks
+from tumorchain_jax.training.classification.program import build_program as classification_program
+from tumorchain_jax.training.classification.train import build_task as classification_task
 from tumorchain_jax.training.fit import fit
 from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.segmentation import checks as segmentation_checks
@@ -72,6 +75,16 @@ TASKS = {
             segmentation_checks.check_init,
             segmentation_checks.check_batch,
             segmentation_checks.check_step,
+        ),
+    ),
+    "classification": TaskBuilder(
+        classification_program,
+        classification_task,
+        TaskChecks(
+            classification_checks.check_data,
+            classification_checks.check_init,
+            classification_checks.check_batch,
+            classification_checks.check_step,
         ),
     ),
 }

@@ -15,6 +15,7 @@ from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.tumorchain.roi_spec import RoiRank
 from tumorchain_jax.reasoning.crops import region_labels
 from tumorchain_jax.reasoning.prompt import History
+from tumorchain_jax.ultrasound.view import VIEWS
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -95,15 +96,15 @@ COMMON: Mapping[str, Rule] = {
     "warmup_ratio": Number(0, 1),
     "weight_decay": NOT_NEGATIVE,
     "clip_norm": RATE,
-    "data.phantoms": COUNT,
-    "data.first_seed": COUNT,
     "log_every": POSITIVE,
     "checkpoint.every": POSITIVE,
     "checkpoint.minutes": NOT_NEGATIVE,
     "checkpoint.keep": POSITIVE,
     "watch.hang_timeout_s": NOT_NEGATIVE,
 }
+PHANTOMS: Mapping[str, Rule] = {"data.phantoms": COUNT, "data.first_seed": COUNT}
 TUMORCHAIN: Mapping[str, Rule] = {
+    **PHANTOMS,
     "window.level": Number(-math.inf),
     "window.width": RATE,
     "history": Choice(get_args(History)),
@@ -136,8 +137,26 @@ TUMORCHAIN: Mapping[str, Rule] = {
     "unfreeze_encoder.lr_factor": NOT_NEGATIVE,
 }
 SEGMENTER: Mapping[str, Rule] = {
-    f"augmentation.{name}": NOT_NEGATIVE
-    for name in ("turn", "stretch", "gain", "offset", "gamma", "noise")
+    **PHANTOMS,
+    **{
+        f"augmentation.{name}": NOT_NEGATIVE
+        for name in ("turn", "stretch", "gain", "offset", "gamma", "noise")
+    },
+}
+CLASSIFIER: Mapping[str, Rule] = {
+    "data.view": Choice(VIEWS),
+    "data.side": POSITIVE,
+    "data.fold_seed": SEED,
+    "class_weights": FLAG,
+    "label_smoothing": Number(0, 1),
+    "drop_path": Number(0, 0.99),
+    "dtype": Choice(DTYPES),
+    "remat": Choice(get_args(Remat)),
+    "augmentation.flip": FLAG,
+    **{
+        f"augmentation.{name}": NOT_NEGATIVE
+        for name in ("turn", "stretch", "shift", "gain", "gamma")
+    },
 }
 PATCH_STAGE: Mapping[str, Rule] = {
     "pretrain.patch_stage.crops_per_scan": POSITIVE,
@@ -151,7 +170,7 @@ SCAN_STAGE: Mapping[str, Rule] = {
 
 
 def check_settings(config: ConfigDict) -> None:
-    """Refuse a value that a training cannot run with, of a TumorChain or of a segmenter.
+    """Refuse a value that a training cannot run with, of any task.
 
     Raises:
         InputError: a field is missing, or its value is out of range.
@@ -160,6 +179,9 @@ def check_settings(config: ConfigDict) -> None:
     if "segmenter" in config:
         check_fields(config, SEGMENTER)
         _check_patch(config.segmenter)
+        return
+    if config.get("task") == "classification":
+        check_fields(config, CLASSIFIER)
         return
     check_fields(config, TUMORCHAIN)
     _check_model(config.model)

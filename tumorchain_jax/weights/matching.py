@@ -16,6 +16,8 @@ import numpy as np
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.models.families import ImageConfig, image_classifier
+from tumorchain_jax.models.image.layers import STATISTICS
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.weight_map import Renames, Table, canonical, sources
@@ -68,6 +70,16 @@ def decoder_shapes(config: Qwen2Config, lora: LoRA | None = None) -> Shapes:
 
     tokens = jax.ShapeDtypeStruct((1, 2), jnp.int32)
     return module_shapes(Decoder(config, lora), tokens, method=whole)
+
+
+def classifier_shapes(config: ImageConfig) -> Shapes:
+    """Shapes of an image classifier's parameters and running statistics by path."""
+    module = image_classifier(config).build(config)
+    size = getattr(config, "image", (224, 224))  # the parameters of a ResNet do not depend on it
+    images = jax.ShapeDtypeStruct((1, *size, config.channels), jnp.float32)
+    found = nn.meta.unbox(jax.eval_shape(module.init, jax.random.key(0), images))
+    flat = flatten(found["params"]) | flatten(found.get(STATISTICS, {}))
+    return {path: leaf.shape for path, leaf in flat.items()}
 
 
 def module_shapes(module: nn.Module, *args: Any, **options: Any) -> Shapes:

@@ -102,7 +102,17 @@ def masked_attention(
     v: Float[Array, "B S G E"],
     mask: Bool[Array, "#B 1 #T S"],
 ) -> Float[Array, "B T H E"]:
-    """Attention where the mask allows; softmax in float32.
+    """Attention where the mask allows; softmax in float32."""
+    return biased_attention(q, k, v, jnp.where(mask, 0.0, HIDDEN))
+
+
+def biased_attention(
+    q: Float[Array, "B T H E"],
+    k: Float[Array, "B S G E"],
+    v: Float[Array, "B S G E"],
+    bias: Float[Array, "#B #H #T #S"],
+) -> Float[Array, "B T H E"]:
+    """Attention with a bias added to the scaled scores; softmax in float32.
 
     The queries that share a key head lie one behind the other, so that all products are plain ones
     of matrices, forward and backward, and the sum is divided by last, when there is less to
@@ -114,8 +124,9 @@ def masked_attention(
     q = jnp.moveaxis((q * E**-0.5).reshape(B, T, G, H // G, E), 1, 3).reshape(together)
     k, v = jnp.moveaxis(k, 1, 2), jnp.moveaxis(v, 1, 2)
     scores = jnp.einsum("BGNE,BGSE->BGNS", q, k, preferred_element_type=jnp.float32)
-    hidden = jnp.where(mask, 0.0, HIDDEN)[:, :, None]
-    scores = (scores.reshape(apart) + hidden).reshape(together)
+    b, h, *rest = bias.shape
+    added = bias.reshape(b, *((1, 1) if h == 1 else (G, H // G)), *rest)
+    scores = (scores.reshape(apart) + added).reshape(together)
     weights = jnp.exp(scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True)))
     values = jnp.einsum(
         "BGNS,BGSE->BGNE", weights.astype(v.dtype), v, preferred_element_type=jnp.float32

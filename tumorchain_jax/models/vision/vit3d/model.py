@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float
 from tumorchain_jax.models.layers.attention import masked_attention
 from tumorchain_jax.models.layers.linear import Linear, LoRA
 from tumorchain_jax.models.layers.logical_axes import constrain, logical
+from tumorchain_jax.models.layers.norm import layer_norm
 from tumorchain_jax.models.layers.remat import Remat, rematerialized
 
 LAYER_NORM_EPSILON = 1e-5
@@ -58,16 +59,6 @@ def patchify(volume: Float[Array, "B D H W"], patch: tuple[int, int, int]) -> Fl
     return x.reshape(B, d * h * w, p * q * r)
 
 
-def _layer_norm(dtype: DTypeLike, name: str) -> nn.LayerNorm:
-    return nn.LayerNorm(
-        epsilon=LAYER_NORM_EPSILON,
-        dtype=dtype,
-        scale_init=logical(nn.initializers.ones, "norm"),
-        bias_init=logical(nn.initializers.zeros, "norm"),
-        name=name,
-    )
-
-
 class Block(nn.Module):
     """Pre-norm transformer block: x + attention(norm1 x), then x + mlp(norm2 x)."""
 
@@ -86,7 +77,7 @@ class Block(nn.Module):
         def linear(name: str, features: int, axes: tuple[str, str], use_bias: bool) -> Linear:
             return Linear(features, axes, use_bias, self.lora, self.dtype, name=name)
 
-        y = _layer_norm(self.dtype, "norm1")(x)
+        y = layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm1")(x)
         qkv = linear("qkv", 3 * C, ("embed", "qkv"), use_bias=False)(y)
         heads = (part.reshape(B, N, config.num_heads, -1) for part in jnp.split(qkv, 3, axis=-1))
         heads = (constrain(y, "batch", "cells", "projected_heads", None) for y in heads)
@@ -95,7 +86,7 @@ class Block(nn.Module):
         y = constrain(y, "batch", None, "attention_heads", None).reshape(B, N, C)
         x = x + linear("out_proj", C, ("heads", "embed"), use_bias=True)(y)
 
-        y = _layer_norm(self.dtype, "norm2")(x)
+        y = layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm2")(x)
         y = linear("linear1", config.mlp_size, ("embed", "mlp"), use_bias=True)(y)
         y = constrain(nn.gelu(y, approximate=False), "batch", "cells", "mlp")
         x = x + linear("linear2", C, ("mlp", "embed"), use_bias=True)(y)
@@ -147,4 +138,4 @@ class ViT3D(nn.Module):
         )
         x = constrain(x, "batch", "cells", None)
         x, _ = blocks(config, self.lora, self.dtype, name="blocks")(x, mask)
-        return _layer_norm(self.dtype, "norm")(x)[:, 1 : N + 1]
+        return layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm")(x)[:, 1 : N + 1]

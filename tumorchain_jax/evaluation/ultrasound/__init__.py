@@ -1,0 +1,1 @@
+"""Cross-validation, baselines and pages of breast-ultrasound classifiers."""

@@ -1,0 +1,77 @@
+"""A trained classifier asked about pictures: probabilities and pooled features.
+
+Shape letters: N pictures, S side, F features.
+"""
+
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, UInt8
+
+from tumorchain_jax.core.path_rules import unflatten
+from tumorchain_jax.models.families import image_classifier
+from tumorchain_jax.models.image.layers import STATISTICS
+from tumorchain_jax.training.optimizer import STATISTICS as STATISTIC_PATHS
+from tumorchain_jax.weights.classifier_folder import ClassifierFolder
+
+BATCH = 64
+
+
+class Classifier:
+    """A classifier and its compiled program.
+
+    Args:
+        flips: average the probabilities of each picture and of its mirror image.
+    """
+
+    def __init__(self, folder: ClassifierFolder, flips: bool = False):
+        self.folder, self.flips = folder, flips
+        running = {path: leaf for path, leaf in folder.arrays.items() if _is_statistic(path)}
+        params = {path: leaf for path, leaf in folder.arrays.items() if path not in running}
+        self._variables = jax.device_put(
+            {"params": unflatten(params), STATISTICS: unflatten(running)}
+        )
+
+    def scores(self, images: UInt8[np.ndarray, "N S S"]) -> Float[np.ndarray, " N"]:
+        """Probability of the last class."""
+        return self.run(images)[0]
+
+    def run(
+        self, images: UInt8[np.ndarray, "N S S"]
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N F"]]:
+        """Probability of the last class, and pooled features."""
+        found = [
+            self._batch(images[start : start + BATCH]) for start in range(0, len(images), BATCH)
+        ]
+        scores, features = zip(*found, strict=True)
+        return np.concatenate(scores).astype(float), np.concatenate(features).astype(float)
+
+    def _batch(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        filled = np.zeros((BATCH, *images.shape[1:]), np.float32)
+        filled[: len(images)] = images
+        scores, features = self._program(self._variables, filled)
+        if self.flips:
+            mirrored, _ = self._program(self._variables, filled[:, :, ::-1])
+            scores = (scores + mirrored) / 2
+        return np.asarray(scores)[: len(images)], np.asarray(features)[: len(images)]
+
+    @cached_property
+    def _program(self) -> Any:
+        folder = self.folder
+        module = image_classifier(folder.model).build(folder.model)
+        channels = folder.model.channels
+        mean, std = (np.array(each[:channels], np.float32) for each in (folder.mean, folder.std))
+
+        def run(variables: dict, images: Float[Array, "N S S"]) -> tuple[Array, Array]:
+            outputs: Any = module.apply(variables, (images[..., None] / 255 - mean) / std)
+            logits, features = outputs
+            return jax.nn.softmax(logits.astype(jnp.float32))[:, -1], features
+
+        return jax.jit(run)
+
+
+def _is_statistic(path: str) -> bool:
+    return STATISTIC_PATHS.fullmatch(f"/{path}") is not None

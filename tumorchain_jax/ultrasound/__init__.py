@@ -1,0 +1,1 @@
+"""Breast ultrasound: pictures, patients, folds, baselines and scores of classifiers."""

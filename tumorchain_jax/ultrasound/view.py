@@ -1,0 +1,79 @@
+"""What a classifier sees of a picture: the whole, its lesion, or all but its lesion.
+
+image     the picture padded to a square by black, centred
+lesion    a square around the lesion: the longer side of its box, times `MARGIN`
+outside   the picture with a square of fixed size blanked over the lesion's middle: the square tells
+          neither size nor shape of the lesion, and hides it unless it is larger
+
+Resizing is PIL's bicubic, byte for byte what timm's own preprocessing of a square does.
+
+Shape letters: H W pixels, S side of the view.
+"""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.ultrasound.lesion import Lesion
+from tumorchain_jax.ultrasound.picture import read_picture
+
+View = Literal["image", "lesion", "outside"]
+VIEWS: tuple[View, ...] = get_args(View)
+MARGIN, BLANK_SHARE = 1.5, 0.6
+"""Of the box's longer side; of the picture's longer side."""
+
+
+def render(folder: Path, row: Lesion, view: View, side: int) -> UInt8[np.ndarray, "S S"]:
+    """Read a picture of a manifest and show a view of it.
+
+    Raises:
+        InputError: there is no box for a view that needs one, or the file cannot be read.
+    """
+    if view not in VIEWS:
+        raise InputError("config", "view", str(view), f"one of {', '.join(VIEWS)}", "choose one")
+    grey = read_picture(folder / row.image).grey
+    if view == "image":
+        return _resized(_padded(grey), side)
+    if row.box is None:
+        found = f"no box of a lesion in {row.id}"
+        raise InputError(folder / row.image, "view", found, "one, or view=image", "leave it out")
+    x, y = row.box.x + row.box.width / 2, row.box.y + row.box.height / 2
+    if view == "lesion":
+        half = MARGIN * max(row.box.width, row.box.height) / 2
+        return _resized(_square(grey, x, y, half), side)
+    half = BLANK_SHARE * max(grey.shape) / 2
+    blanked = grey.copy()
+    top, left = (max(0, round(middle - half)) for middle in (y, x))
+    blanked[top : round(y + half), left : round(x + half)] = 0
+    return _resized(_padded(blanked), side)
+
+
+def _padded(grey: UInt8[np.ndarray, "H W"]) -> UInt8[np.ndarray, "S S"]:
+    side = max(grey.shape)
+    before = [(side - length) // 2 for length in grey.shape]
+    after = [side - length - first for length, first in zip(grey.shape, before, strict=True)]
+    return np.pad(grey, list(zip(before, after, strict=True)))
+
+
+def _square(
+    grey: UInt8[np.ndarray, "H W"], x: float, y: float, half: float
+) -> UInt8[np.ndarray, "S S"]:
+    """Cut a square; black where it leaves the picture."""
+    side = max(1, round(2 * half))
+    top, left = round(y - half), round(x - half)
+    square = np.zeros((side, side), np.uint8)
+    rows = slice(max(0, top), min(grey.shape[0], top + side))
+    columns = slice(max(0, left), min(grey.shape[1], left + side))
+    part = grey[rows, columns]
+    square[rows.start - top :, columns.start - left :][: part.shape[0], : part.shape[1]] = part
+    return square
+
+
+def _resized(square: UInt8[np.ndarray, "S S"], side: int) -> UInt8[np.ndarray, "T T"]:
+    if square.shape == (side, side):
+        return square
+    return np.asarray(Image.fromarray(square).resize((side, side), Image.Resampling.BICUBIC))
