@@ -109,7 +109,7 @@ def _needed(options: argparse.Namespace, flag: str, name: str) -> Path:
 
 def _score(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.deeptumorvqa.document import rescore, score_files, to_json
-    from tumorchain_jax.evaluation.deeptumorvqa.tables import document_text
+    from tumorchain_jax.evaluation.deeptumorvqa.tables import chart, document_text
     from tumorchain_jax.report.folder import check_folder, write_folder
 
     if options.output:
@@ -128,6 +128,8 @@ def _score(options: argparse.Namespace) -> int:
     text, values = document_text(document), to_json(document)
     if options.output:
         files = {"score.json": f"{values}\n", "score.txt": f"{text}\n{NOTICE}\n"}
+        if document["scores"].get("fixed", {}).get("n_asked"):
+            files["score.svg"] = chart(document)
         write_folder(options.output, files, overwrite=False)
     print(values if options.json else f"{text}\n{NOTICE}")
     fixed = document["scores"].get("fixed")

@@ -34,7 +34,6 @@ class Item:
         subtype: name, as version 2 writes it.
         options: letter -> text.
         truth: the right letter (`mc`) or the answer's text (`freeform`).
-        answer: the answer's text in either format.
         output: the model's whole text.
         upstream_text: what upstream scores of it.
     """
@@ -44,7 +43,6 @@ class Item:
     subtype: str
     options: dict[str, str]
     truth: str
-    answer: str
     output: str
     upstream_text: str
 
@@ -100,26 +98,22 @@ def score_fixed(items: Sequence[Item], form: Format) -> dict[str, Any]:
         return {**counts, "n_answered": 0, "abstained": {}}
     draws = _Draws([item for item, _ in sound], [verdict for _, verdict in sound])
     names = [name for name in SUBTYPES if any(item.subtype == name for item, _ in sound)]
-    by_type = {
-        kind: draws.row([name for name in names if SUBTYPES[name].type == kind])
-        for kind in TYPES
-        if any(SUBTYPES[name].type == kind for name in names)
-    }
     rows = {}
     for name in names:
         of_subtype = [(item, verdict) for item, verdict in sound if item.subtype == name]
         rows[name] = draws.row([name]) | _details(SUBTYPES[name], form, of_subtype)
+    by_type = {}
+    for kind in TYPES:
+        of_type = [name for name in names if SUBTYPES[name].type == kind]
+        if of_type:
+            by_type[kind] = draws.row(of_type) | _baselines([rows[name] for name in of_type])
     whys = Counter(verdict.why for _, verdict in sound if verdict.why)
     return {
         **counts,
         "n_answered": len(sound) - whys.total(),
         "abstained": dict(sorted(whys.items())),
-        "micro": draws.row(names),
+        "micro": draws.row(names) | _baselines(list(rows.values())),
         "macro": draws.macro(names),
-        "baselines": {
-            name: _mean_baseline([(rows[s]["n"], rows[s][name]) for s in names])
-            for name in ("chance", "majority")
-        },
         "by_type": by_type,
         "by_subtype": rows,
     }
@@ -195,11 +189,15 @@ def _percent(share: float) -> float:
     return round(100 * float(share), 2)
 
 
-def _mean_baseline(rows: Sequence[tuple[int, float | None]]) -> float | None:
-    """Average a baseline over the questions that have one."""
-    known = [(n, value) for n, value in rows if value is not None]
-    total = sum(n for n, _ in known)
-    return round(sum(n * value for n, value in known) / total, 2) if known else None
+def _baselines(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Average chance and majority over questions; chance only where all have one."""
+    total = sum(row["n"] for row in rows)
+    return {
+        name: round(sum(row["n"] * row[name] for row in rows) / total, 2)
+        if all(row[name] is not None for row in rows)
+        else None
+        for name in ("chance", "majority")
+    }
 
 
 def _details(
