@@ -67,10 +67,12 @@ def test_intervals_draw_cts_together() -> None:
         found["micro"]["ci95"][1] - found["micro"]["ci95"][0] for found in (pairs, alone)
     )
     assert wide == pytest.approx(narrow * 2**0.5, rel=0.15)
-    few = score_fixed([item(n, "A") for n in range(10)], "mc")
+    few = score_fixed([item(n, "AB"[n % 2]) for n in range(10)], "mc")
     assert few["micro"]["ci95"] is None
-    single = score_fixed([item(2 * n, "A") for n in range(10)], "mc")
-    assert single["micro"]["ci95"] == [72.25, 100.0]  # Wilson
+    # Wilson's, of ten CTs: one question each, or all alike.
+    for numbers in (range(0, 20, 2), range(20)):
+        single = score_fixed([item(n, "A") for n in numbers], "mc")
+        assert single["micro"]["ci95"] == [72.25, 100.0]
 
 
 def test_errors_are_no_answers() -> None:

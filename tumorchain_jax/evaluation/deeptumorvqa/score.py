@@ -1,8 +1,8 @@
 """Scores of DeepTumorVQA answers, by each rule set apart; no model and no JAX is needed.
 
-Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. A cell of
-fewer than `FEWEST_IMAGES` CTs has Wilson's interval where it has one question for each CT and
-scores of 0 or 1, else none.
+Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. Where a
+cell has one question for each CT and scores of 0 or 1, or all its scores are alike, it is Wilson's
+interval on the CTs; other cells of fewer than `FEWEST_IMAGES` CTs have none.
 """
 
 from collections import Counter
@@ -146,12 +146,13 @@ class _Draws:
         n, right = self.counts[:, columns].sum(), self.sums[:, columns].sum()
         answered = self.answered[:, columns].sum()
         images = int((self.counts[:, columns].sum(1) > 0).sum())
-        shares = _share(self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1))
-        if images >= FEWEST_IMAGES:
-            ends: list[float] | None = interval(shares)
-        else:
-            alone = images == n and all(self.binary[name] for name in names)
-            ends = _wilson(right, n) if alone else None
+        ends: list[float] | None = None
+        if right in (0, n) or (images == n and all(self.binary[name] for name in names)):
+            # The second: one question a CT. The first: no draw would differ from another.
+            ends = _wilson(int(right) * images // int(n), images)
+        elif images >= FEWEST_IMAGES:
+            sums, counts = self.drawn_sums[:, columns], self.drawn_counts[:, columns]
+            ends = interval(_share(sums.sum(1), counts.sum(1)))
         return {
             "n": int(n),
             "images": images,
@@ -178,10 +179,10 @@ def _share(
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _wilson(right: float, n: float) -> list[float]:
+def _wilson(right: int, n: int) -> list[float]:
     from scipy.stats import binomtest
 
-    ends = binomtest(int(right), int(n)).proportion_ci(method="wilson")
+    ends = binomtest(right, n).proportion_ci(method="wilson")
     return [float(ends.low), float(ends.high)]
 
 
