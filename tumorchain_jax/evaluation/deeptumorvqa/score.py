@@ -224,12 +224,14 @@ def _chance(subtype: Subtype, form: Format, items: Sequence[Item]) -> float | No
 
 
 def _majority(form: Format, pairs: Sequence[tuple[Item, Verdict]]) -> float:
-    """Score of the best constant answer: a text or a letter; of numbers their median."""
+    """Score of the most frequent answer: a text, and a letter where no option says it, or a letter
+    alone if that is more frequent; of numbers their median (see `baselines.py`)."""
     if form == "mc":
-        texts = Counter(item.options[item.truth.strip().upper()].lower() for item, _ in pairs)
-        letters = Counter(item.truth.strip().upper() for item, _ in pairs)
-        best = max(max(texts.values()), max(letters.values()))
-        return _percent(best / len(pairs))
+        rows = [(item.options, item.truth.strip().upper()) for item, _ in pairs]
+        text, texts = Counter(options[letter] for options, letter in rows).most_common(1)[0]
+        letter, letters = Counter(letter for _, letter in rows).most_common(1)[0]
+        elsewhere = sum(truth == letter and text not in o.values() for o, truth in rows)
+        return _percent(max(letters, texts + elsewhere) / len(pairs))
     truths = [verdict.truth for _, verdict in pairs]
     numbers = [truth for truth in truths if isinstance(truth, float)]
     if not numbers:
