@@ -21,10 +21,11 @@ def add_command(command: Command) -> None:
     add = deeptumorvqa.add_argument
     add(
         "what",
-        choices=["score", "predict", "inspect", "cases"],
+        choices=["score", "predict", "inspect", "export", "cases"],
         help="score a file of answers; answer a question file; check a question file and write it "
-        "in version 2's form; hold the rules against a file of cases. `tumorchain phantoms "
-        "--questions deeptumorvqa` makes questions about digital patients",
+        "in version 2's form; write it as a task of inspect_ai; hold the rules against a file of "
+        "cases. `tumorchain phantoms --questions deeptumorvqa` makes questions about digital "
+        "patients",
     )
     add("file", nargs="?", type=Path, metavar="FILE", help="cases: the file of cases")
     add(
@@ -62,7 +63,7 @@ def add_command(command: Command) -> None:
         type=Path,
         metavar="PATH",
         help="score: new folder; predict: file of answers, a stopped run is resumed; inspect: "
-        "file in version 2's form",
+        "file in version 2's form; export: new folder",
     )
     add("--scans", type=Path, metavar="DIR", help="CTs: ID/ct.nii.gz with masks, or ID.nii.gz")
     add(
@@ -92,6 +93,7 @@ def _deeptumorvqa(options: argparse.Namespace) -> int:
         "score": _score,
         "predict": _predict,
         "inspect": _inspect,
+        "export": _export,
         "cases": _cases,
     }
     if options.file and options.what != "cases":
@@ -109,7 +111,7 @@ def _needed(options: argparse.Namespace, flag: str, name: str) -> Path:
 
 def _score(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.deeptumorvqa.document import rescore, score_files, to_json
-    from tumorchain_jax.evaluation.deeptumorvqa.tables import document_text
+    from tumorchain_jax.evaluation.deeptumorvqa.tables import chart, document_text
     from tumorchain_jax.report.folder import check_folder, write_folder
 
     if options.output:
@@ -128,6 +130,8 @@ def _score(options: argparse.Namespace) -> int:
     text, values = document_text(document), to_json(document)
     if options.output:
         files = {"score.json": f"{values}\n", "score.txt": f"{text}\n{NOTICE}\n"}
+        if document["scores"].get("fixed", {}).get("n_asked"):
+            files["score.svg"] = chart(document)
         write_folder(options.output, files, overwrite=False)
     print(values if options.json else f"{text}\n{NOTICE}")
     fixed = document["scores"].get("fixed")
@@ -172,6 +176,18 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
+def _export(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.deeptumorvqa.harness.export import export
+    from tumorchain_jax.evaluation.deeptumorvqa.questions import read_questions
+
+    asked = read_questions(_needed(options, "--questions", "questions"), options.version)
+    output = _needed(options, "-o", "output")
+    count = export(asked, _needed(options, "--scans", "scans"), options.format, output)
+    facts = {"folder": str(output), "samples": count}
+    print(json.dumps(facts) if options.json else f"{output}: {count} samples for inspect_ai")
+    return 0
+
+
 def _cases(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
@@ -181,4 +197,6 @@ def _cases(options: argparse.Namespace) -> int:
         raise InputError("command line", "--rules", "both", "one rule set", "name one")
     checked = check_cases(_needed(options, "FILE", "file"), options.rules)
     print(json.dumps(asdict(checked)) if options.json else checked_text(checked))
-    return 1 if checked.false_credits else 0
+    # `fixed` is a proposal beside a proposal; the others must be exact.
+    exact = checked.rules == "fixed" or checked.equal == checked.cases
+    return 0 if exact and not checked.false_credits else 1

@@ -18,9 +18,7 @@ SPLEEN = {"A": "Normal", "B": "Moderate", "C": "Severe", "D": "Mild"}
 
 def item(number: int, output: str, truth: str = "A", subtype: str = "splenomegaly grading") -> Item:
     options = SPLEEN if truth in SPLEEN else {}
-    answer = options.get(truth, truth)
-    image = f"ct{number // 2}"
-    return Item(f"q{number}", image, subtype, options, truth, answer, output, output)
+    return Item(f"q{number}", f"ct{number // 2}", subtype, options, truth, output, output)
 
 
 def test_versions_give_the_same_table(
@@ -51,19 +49,14 @@ def test_free_form(rows: list[dict[str, Any]], write: Callable, answer: Callable
 
 
 def test_micro_and_macro_differ() -> None:
-    items = [item(n, "A") for n in range(90)]
-    items += [item(n, "no", "yes", "liver lesion existence") for n in range(90, 100)]
-    items = [Item(**{**vars(i), "answer": i.truth}) for i in items]
-    kept = [i for i in items if i.subtype == "splenomegaly grading"]
-    fixed = score_fixed(kept, "mc")
-    assert fixed["micro"]["of_asked"] == 100.0
-    mixed = score_fixed(
-        [*kept, *(Item(**{**vars(i), "options": {"A": "Yes", "B": "No"}, "truth": "A"})
-          for i in items[90:])], "mc"
-    )  # fmt: skip
-    assert mixed["micro"]["of_asked"] == 90.0
-    assert mixed["macro"]["of_asked"] == 50.0
-    assert mixed["by_subtype"]["liver lesion existence"]["chance"] == 50.0
+    many = [item(n, "A") for n in range(90)]
+    few = [item(n, "B", subtype="fatty liver") for n in range(90, 100)]
+    found = score_fixed([*many, *few], "mc")
+    assert found["micro"]["of_asked"] == 90.0
+    assert found["macro"]["of_asked"] == 50.0
+    assert found["by_type"]["medical reasoning"]["of_asked"] == 90.0
+    assert found["by_subtype"]["fatty liver"]["chance"] == found["micro"]["chance"] == 25.0
+    assert found["by_subtype"]["fatty liver"]["majority"] == 100.0
 
 
 def test_intervals_draw_cts_together() -> None:
@@ -74,10 +67,12 @@ def test_intervals_draw_cts_together() -> None:
         found["micro"]["ci95"][1] - found["micro"]["ci95"][0] for found in (pairs, alone)
     )
     assert wide == pytest.approx(narrow * 2**0.5, rel=0.15)
-    few = score_fixed([item(n, "A") for n in range(10)], "mc")
+    few = score_fixed([item(n, "AB"[n % 2]) for n in range(10)], "mc")
     assert few["micro"]["ci95"] is None
-    single = score_fixed([item(2 * n, "A") for n in range(10)], "mc")
-    assert single["micro"]["ci95"] == [72.25, 100.0]  # Wilson
+    # Wilson's, of ten CTs: one question each, or all alike.
+    for numbers in (range(0, 20, 2), range(20)):
+        single = score_fixed([item(n, "A") for n in numbers], "mc")
+        assert single["micro"]["ci95"] == [72.25, 100.0]
 
 
 def test_errors_are_no_answers() -> None:

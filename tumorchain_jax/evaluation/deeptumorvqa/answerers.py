@@ -18,6 +18,7 @@ from tumorchain_jax.evaluation.reading.answer_part import ERROR_MARK
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.scan.read import read_ct, read_labels
+from tumorchain_jax.segmentation.cache import SegmentationCache
 from tumorchain_jax.segmentation.factory import make_segmenter
 from tumorchain_jax.segmentation.total import TotalSegmenter
 
@@ -102,8 +103,8 @@ class RuleAnswers(Answerer):
 
     @cached_property
     def segmenter(self) -> TotalSegmenter:
-        """The segmenter of the package."""
-        return make_segmenter(quiet=True)
+        """The segmenter of the package; what it found is kept for other formats and runs."""
+        return make_segmenter(quiet=True, cache=SegmentationCache())
 
     def answer(self, image_id: str, questions: Sequence[Question]) -> list[str]:
         """See `Answerer`."""

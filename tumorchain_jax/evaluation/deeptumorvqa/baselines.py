@@ -11,7 +11,10 @@ from tumorchain_jax.evaluation.reading.numbers import read_number
 
 
 def majority(questions: Sequence[Question], form: Format) -> dict[str, str]:
-    """Answer with the most frequent truth of each subtype, of numbers with their median.
+    """Answer with the most frequent truth of each subtype, of free numbers with their median.
+
+    In multiple choice that is a text, and the most frequent letter where no option says it; or the
+    letter alone if that is right more often.
 
     It is taken from these very questions: the best that a constant answer can do.
 
@@ -35,9 +38,11 @@ def _constant(group: Sequence[Question], form: Format) -> dict[str, str]:
     if form == "freeform":
         return {question.qid: text for question in group}
     letter, as_often = Counter(question.correct_option for question in group).most_common(1)[0]
-    if as_often > frequent:
+    found = {question.qid: _letter_of(question, text) for question in group}
+    elsewhere = sum(q.correct_option == letter and not found[q.qid] for q in group)
+    if as_often > frequent + elsewhere:
         return {question.qid: letter for question in group}
-    return {question.qid: _letter_of(question, text) or letter for question in group}
+    return {qid: named or letter for qid, named in found.items()}
 
 
 def _letter_of(question: Question, text: str) -> str:

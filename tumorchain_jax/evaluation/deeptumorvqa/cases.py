@@ -1,7 +1,6 @@
 """`tumorchain deeptumorvqa cases`: hold a rule set against a file of cases with known outcomes."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +8,7 @@ from typing import Any, Literal
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.json_lines import LineFields, read_lines
 from tumorchain_jax.evaluation.deeptumorvqa import rule_sets
-from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES, Subtype, subtype_named
+from tumorchain_jax.evaluation.deeptumorvqa.subtypes import subtype_named
 
 Rules = Literal["upstream", "v1", "fixed"]
 
@@ -41,24 +40,24 @@ def check_cases(path: Path, rules: Rules) -> Checked:
     Raises:
         InputError: the file cannot be read, or holds no case for the rules.
     """
-    rows = list(read_lines(path))
-    outcomes = [(row, _outcome(LineFields(source, row), rules)) for source, _, row in rows]
-    held = [(row, outcome) for row, outcome in outcomes if outcome is not None]
-    if not held:
+    outcomes = [
+        (row["id"], *outcome)
+        for source, _, row in read_lines(path)
+        if (outcome := _outcome(LineFields(source, row), rules))
+    ]
+    if not outcomes:
         hint = "name a cases.jsonl"
         raise InputError(path, "cases", "none", f"some with an outcome of {rules}", hint)
-    wrong = [
-        (str(row["id"]), json.dumps(expected), json.dumps(found))
-        for row, (expected, found) in held
-        if expected != found
-    ]
-    credited = readings = None
+    readings, credited = None, 0
     if rules == "fixed":
-        verdicts = [rule_sets.fixed_case(row, _subtype(row)) for row, _ in held]
-        both = list(zip((row["fixed"] for row, _ in held), verdicts, strict=True))
-        credited = sum(v["score"] == 1 and (w["score"] or 0) < 1 for w, v in both)
-        readings = sum(w["reading"] == v["reading"] for w, v in both)
-    return Checked(rules, len(held), len(held) - len(wrong), readings, credited or 0, tuple(wrong))
+        readings = sum(want["reading"] == got["reading"] for _, want, got in outcomes)
+        credited = sum(
+            got["score"] == 1 and want["score"] != got["score"] for _, want, got in outcomes
+        )
+        outcomes = [(id_, want["verdict"], got["verdict"]) for id_, want, got in outcomes]
+    wrong = [(id_, json.dumps(want), json.dumps(got)) for id_, want, got in outcomes if want != got]
+    count = len(outcomes)
+    return Checked(rules, count, count - len(wrong), readings, credited, tuple(wrong))
 
 
 def _outcome(line: LineFields, rules: Rules) -> tuple[Any, Any] | None:
@@ -78,11 +77,10 @@ def _outcome(line: LineFields, rules: Rules) -> tuple[Any, Any] | None:
         return row["upstream"], rule_sets.upstream_case(row)
     if rules == "v1":
         return row["v1_third_party"]["score"], rule_sets.v1_case(row)
-    return row["fixed"]["verdict"], rule_sets.fixed_case(row, _subtype(row))["verdict"]
-
-
-def _subtype(row: Mapping[str, Any]) -> Subtype:
-    return subtype_named(row["subtype"]) or SUBTYPES[row["subtype"]]
+    subtype = subtype_named(row["subtype"])
+    if subtype is None:
+        line.refuse("subtype", "one of the 42 subtypes", "take a whole file of cases")
+    return row["fixed"], rule_sets.fixed_case(row, subtype)
 
 
 def checked_text(checked: Checked) -> str:

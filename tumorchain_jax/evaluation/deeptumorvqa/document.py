@@ -53,7 +53,6 @@ def score_files(
             q.subtype.name,
             dict(q.options),
             q.truth(form),
-            q.answer,
             given.outputs[q.qid],
             given.upstream[q.qid],
         )
@@ -112,6 +111,6 @@ def _file(name: str, sha256: str, n: int) -> dict[str, Any]:
 
 
 def _is_sound(item: Item) -> bool:
-    texts = (item.qid, item.image_id, item.truth, item.answer, item.output, item.upstream_text)
+    texts = (item.qid, item.image_id, item.truth, item.output, item.upstream_text)
     options = [*item.options, *item.options.values()]
     return item.subtype in SUBTYPES and all(isinstance(text, str) for text in (*texts, *options))

@@ -1,8 +1,8 @@
 """Scores of DeepTumorVQA answers, by each rule set apart; no model and no JAX is needed.
 
-Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. A cell of
-fewer than `FEWEST_IMAGES` CTs has Wilson's interval where it has one question for each CT and
-scores of 0 or 1, else none.
+Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. Where a
+cell has one question for each CT and scores of 0 or 1, or all its scores are alike, it is Wilson's
+interval on the CTs; other cells of fewer than `FEWEST_IMAGES` CTs have none.
 """
 
 from collections import Counter
@@ -34,7 +34,6 @@ class Item:
         subtype: name, as version 2 writes it.
         options: letter -> text.
         truth: the right letter (`mc`) or the answer's text (`freeform`).
-        answer: the answer's text in either format.
         output: the model's whole text.
         upstream_text: what upstream scores of it.
     """
@@ -44,7 +43,6 @@ class Item:
     subtype: str
     options: dict[str, str]
     truth: str
-    answer: str
     output: str
     upstream_text: str
 
@@ -100,26 +98,22 @@ def score_fixed(items: Sequence[Item], form: Format) -> dict[str, Any]:
         return {**counts, "n_answered": 0, "abstained": {}}
     draws = _Draws([item for item, _ in sound], [verdict for _, verdict in sound])
     names = [name for name in SUBTYPES if any(item.subtype == name for item, _ in sound)]
-    by_type = {
-        kind: draws.row([name for name in names if SUBTYPES[name].type == kind])
-        for kind in TYPES
-        if any(SUBTYPES[name].type == kind for name in names)
-    }
     rows = {}
     for name in names:
         of_subtype = [(item, verdict) for item, verdict in sound if item.subtype == name]
         rows[name] = draws.row([name]) | _details(SUBTYPES[name], form, of_subtype)
+    by_type = {}
+    for kind in TYPES:
+        of_type = [name for name in names if SUBTYPES[name].type == kind]
+        if of_type:
+            by_type[kind] = draws.row(of_type) | _baselines([rows[name] for name in of_type])
     whys = Counter(verdict.why for _, verdict in sound if verdict.why)
     return {
         **counts,
         "n_answered": len(sound) - whys.total(),
         "abstained": dict(sorted(whys.items())),
-        "micro": draws.row(names),
+        "micro": draws.row(names) | _baselines(list(rows.values())),
         "macro": draws.macro(names),
-        "baselines": {
-            name: _mean_baseline([(rows[s]["n"], rows[s][name]) for s in names])
-            for name in ("chance", "majority")
-        },
         "by_type": by_type,
         "by_subtype": rows,
     }
@@ -152,12 +146,13 @@ class _Draws:
         n, right = self.counts[:, columns].sum(), self.sums[:, columns].sum()
         answered = self.answered[:, columns].sum()
         images = int((self.counts[:, columns].sum(1) > 0).sum())
-        shares = _share(self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1))
-        if images >= FEWEST_IMAGES:
-            ends: list[float] | None = interval(shares)
-        else:
-            alone = images == n and all(self.binary[name] for name in names)
-            ends = _wilson(right, n) if alone else None
+        ends: list[float] | None = None
+        if right in (0, n) or (images == n and all(self.binary[name] for name in names)):
+            # The second: one question a CT. The first: no draw would differ from another.
+            ends = _wilson(int(right) * images // int(n), images)
+        elif images >= FEWEST_IMAGES:
+            sums, counts = self.drawn_sums[:, columns], self.drawn_counts[:, columns]
+            ends = interval(_share(sums.sum(1), counts.sum(1)))
         return {
             "n": int(n),
             "images": images,
@@ -184,10 +179,10 @@ def _share(
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _wilson(right: float, n: float) -> list[float]:
+def _wilson(right: int, n: int) -> list[float]:
     from scipy.stats import binomtest
 
-    ends = binomtest(int(right), int(n)).proportion_ci(method="wilson")
+    ends = binomtest(right, n).proportion_ci(method="wilson")
     return [float(ends.low), float(ends.high)]
 
 
@@ -195,11 +190,15 @@ def _percent(share: float) -> float:
     return round(100 * float(share), 2)
 
 
-def _mean_baseline(rows: Sequence[tuple[int, float | None]]) -> float | None:
-    """Average a baseline over the questions that have one."""
-    known = [(n, value) for n, value in rows if value is not None]
-    total = sum(n for n, _ in known)
-    return round(sum(n * value for n, value in known) / total, 2) if known else None
+def _baselines(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Average chance and majority over questions; chance only where all have one."""
+    total = sum(row["n"] for row in rows)
+    return {
+        name: round(sum(row["n"] * row[name] for row in rows) / total, 2)
+        if all(row[name] is not None for row in rows)
+        else None
+        for name in ("chance", "majority")
+    }
 
 
 def _details(
@@ -225,12 +224,14 @@ def _chance(subtype: Subtype, form: Format, items: Sequence[Item]) -> float | No
 
 
 def _majority(form: Format, pairs: Sequence[tuple[Item, Verdict]]) -> float:
-    """Score of the best constant answer: a text or a letter; of numbers their median."""
+    """Score of the most frequent answer: a text, and a letter where no option says it, or a letter
+    alone if that is more frequent; of numbers their median (see `baselines.py`)."""
     if form == "mc":
-        texts = Counter(item.options[item.truth.strip().upper()].lower() for item, _ in pairs)
-        letters = Counter(item.truth.strip().upper() for item, _ in pairs)
-        best = max(max(texts.values()), max(letters.values()))
-        return _percent(best / len(pairs))
+        rows = [(item.options, item.truth.strip().upper()) for item, _ in pairs]
+        text, texts = Counter(options[letter] for options, letter in rows).most_common(1)[0]
+        letter, letters = Counter(letter for _, letter in rows).most_common(1)[0]
+        elsewhere = sum(truth == letter and text not in o.values() for o, truth in rows)
+        return _percent(max(letters, texts + elsewhere) / len(pairs))
     truths = [verdict.truth for _, verdict in pairs]
     numbers = [truth for truth in truths if isinstance(truth, float)]
     if not numbers:

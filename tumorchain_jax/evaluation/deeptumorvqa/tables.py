@@ -3,6 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tumorchain_jax.evaluation.plot import bar_chart
+
+TITLE = 30
+"""Characters of a model's name in a chart."""
 _NAMES = {"fixed": "fixed rules", "upstream": "upstream's rules", "v1": "version 1's rules"}
 
 
@@ -40,8 +44,7 @@ def _fixed(score: Mapping[str, Any]) -> str:
         return "\n".join(lines)
     head = ("", "n", "CTs", "of asked", "95 % interval", "of answered", "answered")
     rows: list[tuple[str, ...]] = [(*head, "chance", "majority")]
-    base = score["baselines"]
-    rows.append(_row("micro (questions)", score["micro"] | base))
+    rows.append(_row("micro (questions)", score["micro"]))
     macro = score["macro"]
     name = f"macro ({macro['subtypes']} subtypes)"
     rows.append((name, "", "", _share(macro["of_asked"]), _ends(macro["ci95"]), *[""] * 4))
@@ -129,3 +132,26 @@ def _ends(ends: Sequence[float] | None) -> str:
 
 def _error(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
+
+
+def chart(document: Mapping[str, Any]) -> str:
+    """Draw the default rules' score by type, with intervals and majority, as SVG."""
+    score = document["scores"]["fixed"]
+    rows = {name: _bar(row) for name, row in score["by_type"].items()}
+    micro = _bar(score["micro"])
+    synthetic = " (SYNTHETIC)" if document["synthetic"] else ""
+    about = f"{document['version']}{synthetic}, {document['format']}, fixed rules"
+    title = f"{document['benchmark']} {about}: {document['model'][:TITLE]}"
+    return bar_chart({**micro, "average": micro["accuracy"], "subtasks": rows}, title)
+
+
+def _bar(row: Mapping[str, Any]) -> dict[str, Any]:
+    value = row["of_asked"]
+    ends = row["ci95"] or [value, value]
+    return {
+        "accuracy": value,
+        "ci95": ends,
+        "n": row["n"],
+        "majority": row["majority"],
+        "text_only": None,
+    }

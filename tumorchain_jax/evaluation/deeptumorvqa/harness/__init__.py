@@ -1,0 +1,1 @@
+"""Tasks for other evaluation harnesses, which a user copies."""
