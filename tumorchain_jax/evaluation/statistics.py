@@ -101,4 +101,4 @@ def corrected_share(
     better = np.asarray(sensitivity + specificity - 1.0, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(better > 0, (observed + specificity - 1.0) / better, np.nan)
-    return np.clip(share, 0, 1)
+    return np.asarray(np.clip(share, 0, 1))

@@ -129,7 +129,7 @@ NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine
            "twelve")  # fmt: skip
 _NUMBER = rf"\d{{1,2}}|{'|'.join(NUMBERS)}|single|solitary|a pair of|both"
 _THING = r"(?:lesions?|mass(?:es)?|nodules?|tumou?rs?|foci|growths?)"
-LESION_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?! ?[cm]m)(?: \w+){{0,3}}? {_THING}(?!\w)")
+LESION_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?! ?[cm]m)(?:,? \w+){{0,6}}? {_THING}(?!\w)")
 NODE_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?![\w.]| ?[cm]m)(?! \w+ ?[cm]m)")
 INTRODUCED = re.compile(rf"(?<!\w)(?:an?|another|further)(?: [\w.,]+){{0,8}}? {_THING}(?!\w)")
 STAGES = re.compile(r"(?<![^\W_])[cpy]*([tnm])([0-4][a-d]?|is|x)(?![^\W_])(?! weighted)")

@@ -139,11 +139,13 @@ class _Reader:
         def words(patterns: tuple[Pattern, ...], searched: str) -> tuple[list[_Word], str]:
             found = []
             for kind, value, pattern in patterns:
-                for match in pattern.finditer(searched):
+                matches = [*pattern.finditer(searched)]
+                for match in matches:
                     denied = any(at <= match.start() < end for at, end in denials)
                     denied |= any(at >= match.end() for at in denied_before)
                     found.append(_Word(match.start(), match.end(), kind, value, denied))
-                searched = pattern.sub(lambda match: " " * len(match[0]), searched)
+                if matches:
+                    searched = pattern.sub(lambda match: " " * len(match[0]), searched)
             return found, searched
 
         before, searched = words(BEFORE_ORGANS, plain)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tumorchain_jax.evaluation.chain.reader import Statement, plain_text, read_chain
 from tumorchain_jax.evaluation.chain.rubric import Marks
@@ -79,6 +79,7 @@ class ChainVerdict:
     sum_differs: bool = False
 
 
+@runtime_checkable
 class Judge(Protocol):
     """A judge of chains.
 
