@@ -83,7 +83,15 @@ def test_the_tests_own_simulation_is_a_command(capsys: pytest.CaptureFixture[str
 @pytest.mark.system
 def test_the_rules_pass_every_bar(tmp_path: Path) -> None:
     # 36: the fewest of which all right leave the lower end of an interval above .9.
-    command = [*TUMORCHAIN, "judge", "calibrate", "--phantoms", "36", "-o", str(tmp_path / "c.json")]
+    command = [
+        *TUMORCHAIN,
+        "judge",
+        "calibrate",
+        "--phantoms",
+        "36",
+        "-o",
+        str(tmp_path / "c.json"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-2].endswith("bars met: PASSED")

@@ -16,8 +16,8 @@ from tumorchain_jax.evaluation.patients import Patients
 from tumorchain_jax.inference.analyzer import PreparedCase
 from tumorchain_jax.phantoms.incidental import LOOK_ALIKE
 from tumorchain_jax.reasoning.trace import OrganMention, Round, Trace
-from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.report.shell import POLICY
 
 EVIL = '<script>alert("x")</script><img src=x onerror=y>'
 

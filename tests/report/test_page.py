@@ -12,9 +12,9 @@ from PIL import Image
 from tumorchain_jax import NOTICE
 from tumorchain_jax.reasoning.trace import OrganMention, Outcome, Round
 from tumorchain_jax.report.page import render
-from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.pictures import organ_colour
 from tumorchain_jax.report.report import Report
+from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.scan.preprocess import GridTransform
 from tumorchain_jax.segmentation.masks import MaskOrigin
 from tumorchain_jax.segmentation.statistics import OrganStatistics

@@ -13,11 +13,11 @@ from PIL import Image
 
 from tumorchain_jax.reasoning.trace import OrganMention, Round
 from tumorchain_jax.report.page import render
-from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.pictures import Picture
 from tumorchain_jax.report.record import View
 from tumorchain_jax.report.report import Report
 from tumorchain_jax.report.scan_pictures import LESION_COLOUR, Cells, Outlined, ScanPictures
+from tumorchain_jax.report.shell import POLICY
 from tumorchain_jax.report.viewer import script
 from tumorchain_jax.report.windows import WINDOWS, levels, window_greys
 from tumorchain_jax.scan.preprocess import GridTransform

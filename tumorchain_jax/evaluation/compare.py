@@ -115,7 +115,7 @@ def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
         f"{values['patients']} patients, {values['n']} questions; p by sign flips of patients, "
         "intervals by bootstrap over patients",
         "",
-        f"{head}{'A alone':>9}{'B alone':>9}{'McNemar':>9}{'n':>7}",
+        f"{head}{'p Holm':>9}{'A alone':>9}{'B alone':>9}{'McNemar':>9}{'n':>7}",
         _line("average", values),
     ]
     for title in ("subtasks", "organs"):
@@ -131,5 +131,5 @@ def _line(name: str, row: Mapping[str, Any]) -> str:
     return f"{cells}{_or_dash(row.get('p_mcnemar')):>9}{row['n']:>7}"
 
 
-def _or_dash(value: float | None) -> str:
+def _or_dash(value: float | int | None) -> str:
     return "-" if value is None else f"{value:.3g}"

@@ -8,7 +8,10 @@ from tumorchain_jax.evaluation.chain.truth import Truth, truth_of
 FACTS = Facts(
     in_view=(5, 1, 7, 6, 20),
     organ=6,
-    lesions=(LesionFacts("gastric body", 42.4, "medium"), LesionFacts("gastric antrum", 20.0, "small")),
+    lesions=(
+        LesionFacts("gastric body", 42.4, "medium"),
+        LesionFacts("gastric antrum", 20.0, "small"),
+    ),
     density="hypodense",
     shape="round",
     border="ill-defined",
@@ -77,7 +80,7 @@ def test_weights_follow_harm() -> None:
     right += " No enlarged lymph nodes. Tumour of the stomach. No metastases."
     assert weigh(triples_in(right), truth).f1 == 100
     changed = weigh(triples_in(right.replace("round", "irregular")), truth)
-    # lesion 1, six attributes .25, nodes .5, tumour 1, spread .5: one attribute is wrong, so missing.
+    # Lesion 1, six attributes .25, nodes .5, tumour 1, spread .5; one attribute wrong and missing.
     assert (changed.right, changed.wrong, changed.missing) == (4.25, 0.25, 0.25)
     assert changed.f1 == pytest.approx(100 * 8.5 / 9)
     missed = weigh(triples_in("The stomach is normal. There is no tumour."), truth)

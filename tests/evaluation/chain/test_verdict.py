@@ -18,7 +18,10 @@ def case(chain: str, reference: str = REFERENCE, right: bool | None = True) -> C
         (" \n\t…", "empty"),
         ("<think> The liver is", "cut"),
         ("<think>a</think> <think> again", "cut"),
-        ("The liver shows a lesion which is round and the pancreas is normal and the spleen", "cut"),
+        (
+            "The liver shows a lesion which is round and the pancreas is normal and the spleen",
+            "cut",
+        ),
         ("I'm sorry, but I cannot interpret images.", "refusal"),
         ("As an AI model, I won't answer.", "refusal"),
         ("Die Leber ist normal und der Tumor ist nicht groß.", "other language"),

@@ -138,7 +138,9 @@ def _check(values: Mapping[str, Any], source: str) -> None:
     sound = whole and all(type(m) is int and 0 <= m <= HIGHEST for m in marks.values())
     weights = isinstance(harm, list) and [type(w) in (int, float) and w >= 0 for w in harm]
     expected = {
-        **{name: (isinstance(values[name], str), "text") for name in ("patient", "question", "why")},
+        **{
+            name: (isinstance(values[name], str), "text") for name in ("patient", "question", "why")
+        },
         "state": (values["state"] in STATES, " or ".join(STATES)),
         "subtask": (values["subtask"] in TASK_OF, "one of Table 1"),
         "marks": (

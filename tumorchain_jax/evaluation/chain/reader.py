@@ -52,7 +52,8 @@ LONGEST = 100_000
 _TRAITS = ("density", "shape", "boundary", "others", "depth", "size")
 _SPLIT = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[;])\s*|(?<=\.)(?=[A-Z])")
 _CLAUSE = re.compile(
-    r";|,? (?:but|whereas|while|although|though|however|yet)(?= )|, (?=(?:with )?no |without |and no )"
+    r";|,? (?:but|whereas|while|although|though|however|yet)(?= )"
+    r"|, (?=(?:with )?no |without |and no )"
 )
 _MARKUP = re.compile(r"</?\w{1,20}>|[*`#|>]+|^\s*(?:[-+•]|\d+[.)])\s+", re.MULTILINE)
 _ARABIC = {
@@ -351,7 +352,7 @@ def _mentions(plain: str) -> list[_Mention]:
 
 def _spelled(clause: str) -> str:
     """Spell a clause as the patterns do: lower case, no hyphens, Roman segments, usual names."""
-    plain = re.sub(r"[-_‐‑–]", " ", clause.lower())
+    plain = re.sub(r"[-_\u2010\u2011\u2013]", " ", clause.lower())
     plain = re.sub(r"\bcorpus\b", "body", plain)
     plain = re.sub(r"\b(segments?) ([1-8])\b", lambda m: f"{m[1]} {_ARABIC[m[2]]}", plain)
     plain = re.sub(r"\b(hepatic|liver) segment ", "liver segment ", plain)

@@ -81,15 +81,17 @@ class ChainVerdict:
 
 @runtime_checkable
 class Judge(Protocol):
-    """A judge of chains.
+    """A judge of chains."""
 
-    Attributes:
-        name: what files and tables call it, with its version.
-        workers: how many cases it takes at once.
-    """
+    @property
+    def name(self) -> str:
+        """What files and tables call it, with its version."""
+        ...
 
-    name: str
-    workers: int
+    @property
+    def workers(self) -> int:
+        """How many cases it takes at once."""
+        ...
 
     def judge(self, case: Case) -> ChainVerdict:
         """Judge one chain; a failure is a verdict, never an exception."""
@@ -109,87 +111,15 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _ENGLISH = frozenset(
-    [
-        "the",
-        "of",
-        "is",
-        "in",
-        "and",
-        "a",
-        "an",
-        "no",
-        "with",
-        "to",
-        "it",
-        "this",
-        "are",
-        "there",
-        "has",
-        "by",
-        "at",
-        "be",
-        "was",
-        "on",
-    ]
+    re.findall(r"\w+", "the of is in and a an no with to it this are there has by at be was on")
 )
 _FOREIGN = frozenset(
-    [
-        "der",
-        "die",
-        "das",
-        "und",
-        "ist",
-        "mit",
-        "nicht",
-        "ein",
-        "eine",
-        "im",
-        "des",
-        "den",
-        "el",
-        "la",
-        "los",
-        "las",
-        "una",
-        "un",
-        "en",
-        "con",
-        "del",
-        "le",
-        "les",
-        "une",
-        "dans",
-        "avec",
-        "pas",
-        "est",
-        "il",
-        "lo",
-        "gli",
-        "di",
-        "della",
-        "nel",
-        "sono",
-        "non",
-        "och",
-        "det",
-        "ett",
-        "som",
-        "av",
-        "och",
-        "het",
-        "een",
-        "van",
-        "niet",
-        "para",
-        "por",
-        "que",
-        "se",
-        "na",
-        "da",
-        "do",
-        "em",
-        "uma",
-    ]
+    re.findall(
+        r"\w+",
+        "der die das und ist mit nicht ein eine im des den el la los las una un en con del le les "
+        "une dans avec pas est il lo gli di della nel sono non och det ett som av het een van niet "
+        "para por que se na da do em uma",
+    )
 )
 _SENTENCE_END = (".", "!", "?", ")", "]", '"', "'", "*", ";", ":")
 _SHORT_WORDS, _FOREIGN_SCRIPT = 12, 0.2
