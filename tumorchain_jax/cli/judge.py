@@ -63,6 +63,11 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="calibrate: instead, what BLEU, chrF and ROUGE are worth on the same reports",
     )
+    add(
+        "--styles",
+        action="store_true",
+        help="calibrate: instead, how the rules read reports that were written apart from them",
+    )
     add("--json", action="store_true", help="print the scores as JSON")
 
 
@@ -101,6 +106,8 @@ def _calibrate(options: argparse.Namespace) -> int:
         raise InputError(options.output, "output", "a folder", "a file to write", hint)
     if options.text_metrics:
         return _text_metrics(options)
+    if options.styles:
+        return _styles(options)
     with _named(options) as judge:
         calibration = calibrate(judge, options.phantoms, options.seed)
     values = calibration_values(calibration)
@@ -117,6 +124,14 @@ def _text_metrics(options: argparse.Namespace) -> int:
 
     rows = text_metrics(options.phantoms, options.seed)
     print(json.dumps([*map(asdict, rows)]) if options.json else f"{metrics_text(rows)}\n{NOTICE}")
+    return 0
+
+
+def _styles(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.chain.other_hands import plain, read_styles, styles_text
+
+    rows = read_styles(options.phantoms, options.seed)
+    print(json.dumps([*map(plain, rows)]) if options.json else f"{styles_text(rows)}\n{NOTICE}")
     return 0
 
 

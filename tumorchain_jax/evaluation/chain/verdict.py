@@ -122,7 +122,7 @@ _FOREIGN = frozenset(
     )
 )
 _SENTENCE_END = (".", "!", "?", ")", "]", '"', "'", "*", ";", ":")
-_SHORT_WORDS, _FOREIGN_SCRIPT = 12, 0.2
+_SHORT_WORDS, _ENTRY_WORDS, _FOREIGN_SCRIPT = 12, 6, 0.2
 
 
 def silence(text: str) -> str:
@@ -154,6 +154,10 @@ def _ends_in_the_middle(plain: str, words: Sequence[str]) -> bool:
     end = plain.rstrip()
     if len(words) <= _SHORT_WORDS or end.endswith(_SENTENCE_END):
         return False
-    last_line = end.splitlines()[-1]
+    *before, last_line = end.splitlines()
+    # An entry of a list, or a closing formula: a short line of its own, not broken off in a phrase.
+    whole = words[-1] not in _ENGLISH and not end.endswith(",")
+    if before and whole and len(last_line.split()) <= _ENTRY_WORDS:
+        return False
     marked = re.search(r"(?:conclusion|answer|stage|diagnosis|impression)\W", last_line.lower())
     return not (marked and parse_conclusion(end))
