@@ -106,9 +106,7 @@ def _rounded_p(p: float) -> float:
 
 def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
     """Format what `compare` returns as text."""
-    head = (
-        f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'p Holm':>9}"
-    )
+    head = f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}"
     lines = [
         f"A: {names[0]}",
         f"B: {names[1]}",

@@ -16,7 +16,8 @@ from tumorchain_jax.report.shell import page
 SHOWN = 20
 _PAPER_NOTE = (
     'Rows marked "paper" are numbers that the paper prints, on its own real CTs, questions and '
-    "judges. They were not reproduced here, and stand beside ours for orientation alone. Averages are of their rows."
+    "judges. They were not reproduced here, and stand beside ours for orientation alone. Averages "
+    "are of their rows."
 )
 _SYNTHETIC_NOTE = (
     "A judge by rules is exact in its own vocabulary; digital patients prove its arithmetic, not "
