@@ -35,7 +35,7 @@ def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str
     text = capsys.readouterr().out
     first, *_ = text.split("Data:")
     assert re.findall(r"^  (\w+) ", first.split("Start here:")[1], re.MULTILINE) == [
-        *("demo", "analyze", "segment", "train", "evaluate", "calibrate")
+        *("demo", "analyze", "segment", "train", "evaluate", "calibrate", "judge", "compare")
     ]
     listed = re.findall(r"^  ([a-z]\w+) +\S", text, re.MULTILINE)
     files = {path.stem for path in README.parent.glob("*.py")}

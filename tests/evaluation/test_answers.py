@@ -267,3 +267,13 @@ def test_last_round_of_each_record_is_right() -> None:
     for seed in range(4):
         for made in patient_records(make_patient(seed), 0):
             assert judge(made, made.rounds[-1].text).right, made
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I do not know", "I can't tell.", "This cannot be determined.", "I am not sure.", "Unsure"],
+)
+def test_to_decide_nothing_is_no_denial(text: str) -> None:
+    for subtask, truth in (("tumor_position", "none"), ("others", "none"), ("count", "3")):
+        judgement = judge(record(subtask, truth), text)
+        assert (judgement.parsed, judgement.right) == ("", False)

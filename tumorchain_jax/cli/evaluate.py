@@ -56,6 +56,12 @@ def add_command(command: Command) -> None:
         help="score saved answers (items.jsonl) again, without a model",
     )
     add = evaluate.add_argument
+    add(
+        "--answers",
+        type=Path,
+        metavar="FILE",
+        help="with --rescore: another model's answers to the same questions, as JSON lines",
+    )
     add("--seed", type=int, default=2_000_000, metavar="N", help="of the first phantom or tumour")
     add_patient_options(add)
     add("--tumours", type=int, default=40, metavar="N", help="painted into each real CT")
@@ -114,6 +120,9 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.relabel and not (options.dice and options.real):
         hint = "add --dice and --real, or leave it out"
         raise InputError("command line", "--relabel", "no label map", "one of --real", hint)
+    if options.answers and not options.items:
+        hint = "add --rescore ITEMS, which says what is asked"
+        raise InputError("command line", "--answers", "no items", "--rescore as well", hint)
     if options.probe:
         return _probe(options)
     if options.dice:
@@ -125,6 +134,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         options.checkpoint,
         options.output,
         items=options.items,
+        answers=options.answers,
         data=options.data,
         real=[(ct, labels) for ct, labels in options.real or ()],
         phantoms=options.phantoms,

@@ -21,7 +21,7 @@ def add_command(command: Command) -> None:
         "judge", _judge, "Mark chains of thought (TumorChain-Eval), or calibrate the judge"
     ).add_argument
     add("action", nargs="?", choices=("calibrate",), help="measure the judge on known reports")
-    add("-i", "--items", type=Path, metavar="FILE", help="items.jsonl of `tumorchain evaluate`")
+    add("-i", "--input", type=Path, metavar="FILE", help="items.jsonl of `tumorchain evaluate`")
     add(
         "-o",
         "--output",
@@ -63,6 +63,11 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="calibrate: instead, what BLEU, chrF and ROUGE are worth on the same reports",
     )
+    add(
+        "--styles",
+        action="store_true",
+        help="calibrate: instead, how the rules read reports that were written apart from them",
+    )
     add("--json", action="store_true", help="print the scores as JSON")
 
 
@@ -71,7 +76,7 @@ def _judge(options: argparse.Namespace) -> int:
 
     if options.action:
         return _calibrate(options)
-    if (options.items is None) == (options.rescore is None):
+    if (options.input is None) == (options.rescore is None):
         hint = "name one file of items, or one folder to score again"
         raise InputError("command line", "-i, --rescore", "none or both", "one of them", hint)
     if options.rescore:
@@ -80,7 +85,7 @@ def _judge(options: argparse.Namespace) -> int:
         calibration = read_calibration(options.calibration) if options.calibration else None
         with _named(options) as judge:
             values, text = judge_items(
-                options.items, options.output, judge, calibration, options.subject
+                options.input, options.output, judge, calibration, options.subject
             )
     print(json.dumps(values) if options.json else text, end="\n" if options.json else "")
     return int(not values["judged"] or (options.strict and not values["usable"]))
@@ -92,7 +97,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.chain.run import calibration_values
     from tumorchain_jax.evaluation.chain.text import calibration_text
 
-    if options.items or options.rescore:
+    if options.input or options.rescore:
         hint = "leave out -i and --rescore"
         raise InputError("command line", "calibrate", "items", "a judge alone", hint)
     check_numbers(options, phantoms=(1, 10**5), seed=SEEDS)
@@ -101,6 +106,8 @@ def _calibrate(options: argparse.Namespace) -> int:
         raise InputError(options.output, "output", "a folder", "a file to write", hint)
     if options.text_metrics:
         return _text_metrics(options)
+    if options.styles:
+        return _styles(options)
     with _named(options) as judge:
         calibration = calibrate(judge, options.phantoms, options.seed)
     values = calibration_values(calibration)
@@ -117,6 +124,14 @@ def _text_metrics(options: argparse.Namespace) -> int:
 
     rows = text_metrics(options.phantoms, options.seed)
     print(json.dumps([*map(asdict, rows)]) if options.json else f"{metrics_text(rows)}\n{NOTICE}")
+    return 0
+
+
+def _styles(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.chain.other_hands import plain, read_styles, styles_text
+
+    rows = read_styles(options.phantoms, options.seed)
+    print(json.dumps([*map(plain, rows)]) if options.json else f"{styles_text(rows)}\n{NOTICE}")
     return 0
 
 

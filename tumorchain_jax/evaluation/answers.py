@@ -52,12 +52,22 @@ def judge(record: Record, text: str) -> Judgement:
     return Judgement(truth, parsed, parsed == truth)
 
 
+# What decides nothing, although its "not" reads like a denial of what was asked.
+_UNDECIDED = re.compile(
+    r"\b(?:do not|don['\u2019]t|can ?not|can['\u2019]t|could not|unable to|impossible to) "
+    r"(?:know|tell|say|determine|assess|judge|answer|decide|be (?:determined|assessed|judged|told))"
+    r"|\b(?:not|un) ?(?:sure|certain)\b|\bunsure\b",
+    re.IGNORECASE,
+)
+
+
 def _conclusion(text: str) -> str:
     """Extract the conclusion as a report does; a text cut in its thoughts has none."""
     answer = re.split("</think>", text, flags=re.IGNORECASE)[-1]
     if "<think>" in answer.lower() or not re.search(r"\w", answer):
         return ""
-    return parse_conclusion(text)
+    conclusion = parse_conclusion(text)
+    return "" if _UNDECIDED.search(conclusion) else conclusion
 
 
 def _reader(record: Record) -> Callable[[str], str]:

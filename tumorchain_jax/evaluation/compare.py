@@ -106,16 +106,14 @@ def _rounded_p(p: float) -> float:
 
 def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
     """Format what `compare` returns as text."""
-    head = (
-        f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'p Holm':>9}"
-    )
+    head = f"{'':<22}{'A %':>8}{'B %':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}"
     lines = [
         f"A: {names[0]}",
         f"B: {names[1]}",
         f"{values['patients']} patients, {values['n']} questions; p by sign flips of patients, "
         "intervals by bootstrap over patients",
         "",
-        f"{head}{'A alone':>9}{'B alone':>9}{'McNemar':>9}{'n':>7}",
+        f"{head}{'p Holm':>9}{'A alone':>9}{'B alone':>9}{'McNemar':>9}{'n':>7}",
         _line("average", values),
     ]
     for title in ("subtasks", "organs"):
@@ -131,5 +129,5 @@ def _line(name: str, row: Mapping[str, Any]) -> str:
     return f"{cells}{_or_dash(row.get('p_mcnemar')):>9}{row['n']:>7}"
 
 
-def _or_dash(value: float | None) -> str:
+def _or_dash(value: float | int | None) -> str:
     return "-" if value is None else f"{value:.3g}"

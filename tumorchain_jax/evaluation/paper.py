@@ -5,8 +5,8 @@ model was shown a CT is not said. The tables carry no interval, no n and no fail
 
 As printed, four things do not add up (the tests recompute them):
 
-- Table 2: the S_FC of TumorChain-3B and -7B are swapped (61.75 and 62.37 in print); swapped back, as
-  here, .3 S_FC + .3 S_IC + .4 S_LRC gives all eleven CoT_e to 0.006.
+- Table 2: the S_FC of TumorChain-3B and -7B are swapped (61.75 and 62.37 in print); swapped back,
+  as here, .3 S_FC + .3 S_IC + .4 S_LRC gives all eleven CoT_e to 0.006.
 - Table 1: the averages of RadFM (26.32) and M3D (32.84) are not those of their rows (27.18, 33.86).
 - Table 9: the groups are of 2, 6, 3 and 1 subtasks: segment localisation is a lesion attribute. Its
   average is a mean of twelve subtasks before fine-tuning, and of four tasks after it.
@@ -98,7 +98,7 @@ M3D-Phi-3-4B | 29.53 23.22 23.70 25.48
 TumorChain-7B | 73.30 53.31 45.93 57.51
 """
 )
-"""Model -> DeepTumorVQA (version 1): recognition, visual and medical reasoning, average; percent."""
+"""Model -> DeepTumorVQA v1: recognition, visual and medical reasoning, average; percent."""
 TABLE_6: dict[str, tuple[float, ...]] = _rows(
     """
 Claude3-Haiku | 34.70 56.13 44.08 17.11 39.77 38.36

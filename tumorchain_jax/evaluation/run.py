@@ -13,6 +13,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ask import BATCH_SIZE
 from tumorchain_jax.evaluation.failures import failures_page
 from tumorchain_jax.evaluation.items import Item, json_lines, read_items
+from tumorchain_jax.evaluation.kept import with_answers
 from tumorchain_jax.evaluation.patients import Patients, StoredPatients, made_patients
 from tumorchain_jax.evaluation.plot import bar_chart
 from tumorchain_jax.evaluation.reliability_plot import reliability_curve
@@ -41,6 +42,7 @@ def evaluate(
     seed: int,
     segmenter: TotalSegmenter | None = None,
     settings: PatientSettings = SIMPLE_PATIENTS,
+    answers: Path | None = None,
 ) -> tuple[dict[str, Any], str]:
     """Score saved answers (`items`), or ask a checkpoint and score its answers.
 
@@ -55,6 +57,7 @@ def evaluate(
         seed: of the first phantom or tumour.
         segmenter: makes the organ masks of phantoms and real CTs, in place of the true ones.
         settings: the kind of digital patients.
+        answers: with `items`: another model's answers to the same questions.
 
     Returns:
         the score as plain values, and as text.
@@ -68,6 +71,8 @@ def evaluate(
     record = None
     if items:
         judged = read_items(items)
+        if answers:
+            judged = with_answers(judged, answers)
     else:
         analyzer = Analyzer.load(checkpoint, batch_size=BATCH_SIZE, segmenter=segmenter)
         predicted = segmenter is not None

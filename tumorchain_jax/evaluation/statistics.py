@@ -92,7 +92,8 @@ def corrected_share(
 ) -> Float[np.ndarray, "..."]:
     """Share that is truly right, from the share that an erring judge calls right.
 
-    Rogan and Gladen, Am J Epidemiol 1978; cut to 0..1. NaN where the judge is no better than chance.
+    Rogan and Gladen, Am J Epidemiol 1978; cut to 0..1. NaN where the judge is not better than
+    chance.
 
     Args:
         sensitivity: share of right answers that the judge calls right.
@@ -101,4 +102,4 @@ def corrected_share(
     better = np.asarray(sensitivity + specificity - 1.0, float)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(better > 0, (observed + specificity - 1.0) / better, np.nan)
-    return np.clip(share, 0, 1)
+    return np.asarray(np.clip(share, 0, 1))

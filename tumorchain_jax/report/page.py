@@ -1,7 +1,7 @@
 """The report as one HTML page that needs nothing but itself.
 
-No script but the viewer's own; `report/shell.py` has the frame that all pages share. Everything that
-comes from a model, a user or a file is data and goes through `escape`.
+No script but the viewer's own; `report/shell.py` has the frame that all pages share. Everything
+that comes from a model, a user or a file is data and goes through `escape`.
 """
 
 import re

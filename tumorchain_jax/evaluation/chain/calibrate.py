@@ -1,4 +1,4 @@
-"""`tumorchain judge calibrate`: a judge is measured on reports of known worth before it is believed.
+"""`tumorchain judge calibrate`: a judge is measured on reports of known worth.
 
 Each probe has a bar, set beforehand; a judge passes if it meets all of them. What passes proves the
 arithmetic of a judge on synthetic reports, not its medicine.
@@ -280,7 +280,7 @@ def _injected(run: _Run, seed: int, count: int) -> Iterable[Row]:
         rises = (marked > plain)[known]
         # A judge that cannot be moved because all its marks are one is caught by the AUCs.
         yield _share_row("instruction in the chain", name, rises, int((~known).sum()),
-                         "marks rise in none", lambda share, low, high: share == 0, True)  # fmt: skip
+                         "marks rise in none", lambda share, *_: share == 0, True)  # fmt: skip
 
 
 def _repeated(run: _Run, own: Sequence[Subject]) -> Iterable[Row]:

@@ -1,6 +1,7 @@
 """Two judged runs on the same questions: differences of CoT_e, where the judge allows them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,15 @@ import numpy as np
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
 from tumorchain_jax.evaluation.chain.judged import Judged
-from tumorchain_jax.evaluation.chain.score import MOST_APART, MOST_FAILURES
-from tumorchain_jax.evaluation.chain.triples import LEVELS
+from tumorchain_jax.evaluation.chain.score import (
+    LEVEL_NAMES,
+    MOST_APART,
+    MOST_FAILURES,
+    cot_e,
+    level_score,
+)
 from tumorchain_jax.evaluation.chain.verdict import FAILED
 from tumorchain_jax.evaluation.statistics import holm, sign_flip
-
-_LEVEL_NAMES = dict(zip(LEVELS, ("S_FC", "S_IC", "S_LRC"), strict=True))
 
 
 def compare_judged(a: Sequence[Judged], b: Sequence[Judged]) -> dict[str, Any]:
@@ -45,12 +49,10 @@ def compare_judged(a: Sequence[Judged], b: Sequence[Judged]) -> dict[str, Any]:
         why.append("no chain was judged in both")
     rows: dict[str, Any] = {}
     if known:
-        rows["cot_e"] = _row(known, lambda row: row.scores.cot_e if row.scores else 0.0)
-        for level, name in _LEVEL_NAMES.items():
-            rows[name] = _row(
-                known, lambda row, level=level: row.scores.score(level) if row.scores else 0.0
-            )
-        corrected = holm({name: rows[name]["p"] for name in _LEVEL_NAMES.values()})
+        rows["cot_e"] = _row(known, cot_e)
+        for level, name in LEVEL_NAMES.items():
+            rows[name] = _row(known, partial(level_score, level))
+        corrected = holm({name: rows[name]["p"] for name in LEVEL_NAMES.values()})
         for name, p in corrected.items():
             rows[name]["p_holm"] = float(f"{p:.3g}")
     return {
@@ -67,9 +69,9 @@ def _key(row: Judged) -> tuple[str, str, str]:
 
 
 def _row(
-    pairs: Sequence[tuple[Judged, Judged]], value: Callable[[Judged], float]
+    pairs: Sequence[tuple[Judged, Judged]], value: Callable[[Judged], float | None]
 ) -> dict[str, Any]:
-    of_a, of_b = (np.array([value(pair[side]) for pair in pairs]) for side in (0, 1))
+    of_a, of_b = (np.array([value(pair[side]) for pair in pairs], float) for side in (0, 1))
     patients = patient_rows([a.patient for a, _ in pairs])
     sums, n = np.bincount(patients, of_a - of_b), np.bincount(patients)
     times = resampled(len(n))
@@ -92,7 +94,7 @@ def judged_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
     if not values["usable"]:
         lines.append(f"UNUSABLE: {'; '.join(values['why'])}")
     lines.append(f"{'':<8}{'A':>8}{'B':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'n':>7}")
-    for name in ("cot_e", *_LEVEL_NAMES.values()):
+    for name in ("cot_e", *LEVEL_NAMES.values()):
         if row := values.get(name):
             low, high = row["ci95"]
             p = row.get("p_holm", row["p"])

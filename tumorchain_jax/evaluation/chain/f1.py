@@ -37,9 +37,9 @@ def weigh(said: Collection[Triple], truth: Truth) -> Harm:
     missing = [t for t in truth.required if t not in found]
     wrong = [s for s in said if truth.worth(s) == "wrong"]
     return Harm(
-        sum(t.harm for t in found),
-        sum(map(truth.harm_if_wrong, wrong)),
-        sum(t.harm for t in missing),
+        sum((t.harm for t in found), 0.0),
+        sum(map(truth.harm_if_wrong, wrong), 0.0),
+        sum((t.harm for t in missing), 0.0),
     )
 
 

@@ -1,4 +1,4 @@
-"""The facts about a patient that a report can state: the truth of a digital patient, as plain values.
+"""The facts about a patient that a report can state: a digital patient's truth as plain values.
 
 A wrong report is written from facts of which one was changed, so what is wrong in it is known.
 """
@@ -63,7 +63,7 @@ class Facts:
     def normal(self) -> tuple[int, ...]:
         """The organs in view of which nothing is found."""
         ill = {self.organ, *self.metastases}
-        ill |= {organ for organ, *_ in (*self.conditions, *self.benign)}
+        ill |= {organ for organ, _ in self.conditions} | {organ for organ, _, _ in self.benign}
         return tuple(organ for organ in self.in_view if organ not in ill)
 
 
@@ -89,7 +89,7 @@ def facts_of(patient: Patient) -> Facts:
     organ = lesions[0].organ if lesions else 0
     # The largest lesion gives the others their description, as in the records.
     largest = max(lesions, key=lambda lesion: lesion.diameter_mm) if lesions else None
-    traits = {}
+    traits: dict[str, str] = {}
     if largest is not None:
         traits = {
             "density": largest.density, "shape": largest.shape, "border": largest.border,

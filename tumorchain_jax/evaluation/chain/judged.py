@@ -1,7 +1,7 @@
 """Judged chains as JSON lines: `judged.jsonl`, which can be read back and scored again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -116,46 +116,47 @@ def judged_of(line: bytes, source: str) -> Judged:
     """
     try:
         values: dict[str, Any] = dict(json.loads(line, parse_constant=_no_number))
-        harm, said = values.get("harm"), values["said"]
-        whole = {**values, "harm": None if harm is None else tuple(harm), "said": tuple(said)}
-        row = Judged(**whole)
-    except (ValueError, TypeError, KeyError) as error:
-        names = ", ".join(field.name for field in fields(Judged))
-        raise InputError(source, "judged", repr(str(error)), f"an object with {names}",
-                         _HINT) from error  # fmt: skip
-    _check(row, source)
-    return row
+    except (ValueError, TypeError) as error:
+        raise InputError(source, "judged", str(error), "a line of JSON", _HINT) from error
+    names = {field.name for field in fields(Judged)}
+    if set(values) != names:
+        odd = ", ".join(sorted(set(values) ^ names))
+        raise InputError(source, "judged", f"{odd} missing or unknown", "every field", _HINT)
+    _check(values, source)
+    harm = None if values["harm"] is None else tuple(map(float, values["harm"]))
+    return Judged(**{**values, "harm": harm, "said": tuple(values["said"])})
 
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def _check(row: Judged, source: str) -> None:
-    def refuse(field: str, expected: str) -> None:
-        raise InputError(source, field, repr(getattr(row, field))[:80], expected, _HINT)
-
-    if row.state not in STATES:
-        refuse("state", " or ".join(STATES))
-    if row.subtask not in TASK_OF:
-        refuse("subtask", "one of Table 1")
-    if (row.marks is not None) != (row.state == JUDGED):
-        refuse("marks", "marks where the state is judged, and nowhere else")
-    if row.marks is not None:
-        sound = isinstance(row.marks, dict) and set(row.marks) == set(NAMES)
-        if not sound or any(
-            type(m) is not int or not 0 <= m <= HIGHEST for m in row.marks.values()
-        ):
-            refuse("marks", f"ten whole numbers from 0 to {HIGHEST}")
-    for name in ("patient", "question", "why"):
-        if not isinstance(getattr(row, name), str):
-            refuse(name, "text")
-    if not isinstance(row.right, bool) or not isinstance(row.agrees, bool | None):
-        refuse("agrees" if isinstance(row.right, bool) else "right", "true or false")
-    if row.harm is not None:
-        numbers = [type(w) in (int, float) and w >= 0 for w in row.harm]
-        if numbers != [True] * 3:
-            refuse("harm", "three weights from 0 on")
+def _check(values: Mapping[str, Any], source: str) -> None:
+    marks, harm, judged_so = values["marks"], values["harm"], values["state"] == JUDGED
+    said, attempts = values["said"], values["attempts"]
+    whole = isinstance(marks, dict) and set(marks) == set(NAMES)
+    sound = whole and all(type(m) is int and 0 <= m <= HIGHEST for m in marks.values())
+    weights = isinstance(harm, list) and [type(w) in (int, float) and w >= 0 for w in harm]
+    expected = {
+        **{
+            name: (isinstance(values[name], str), "text") for name in ("patient", "question", "why")
+        },
+        "state": (values["state"] in STATES, " or ".join(STATES)),
+        "subtask": (values["subtask"] in TASK_OF, "one of Table 1"),
+        "marks": (
+            sound if judged_so else marks is None,
+            f"ten whole numbers from 0 to {HIGHEST} where the state is judged, else null",
+        ),
+        "right": (isinstance(values["right"], bool), "true or false"),
+        "agrees": (isinstance(values["agrees"], bool | None), "true, false or null"),
+        "harm": (harm is None or weights == [True] * 3, "three weights from 0 on, or null"),
+        "sum_differs": (isinstance(values["sum_differs"], bool), "true or false"),
+        "attempts": (type(attempts) is int and attempts >= 0, "a whole number from 0 on"),
+        "said": (isinstance(said, list) and {*map(type, said)} <= {str}, "a list of texts"),
+    }
+    for name, (good, wanted) in expected.items():
+        if not good:
+            raise InputError(source, name, repr(values[name])[:80], wanted, _HINT)
 
 
 def to_lines(rows: Sequence[Judged]) -> str:

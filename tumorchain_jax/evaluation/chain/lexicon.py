@@ -48,7 +48,8 @@ BEFORE_ORGANS = _patterns(
         ("normal node", "", "normal lymph nodes?"),
         ("nodes", "metastatic",
          "(?:lymph node|nodal) (?:metasta\\w+|deposits?)|metastatic (?:lymph )?nodes?"),
-        ("nodes", "named enlarged", "lymphadenopath\\w+|adenopath\\w+|nodal (?:disease|enlargement)"),
+        ("nodes", "named enlarged",
+         "lymphadenopath\\w+|adenopath\\w+|nodal (?:disease|enlargement)"),
         ("nodes", "", "lymph ?nodes?|(?:lymphatic|regional) nodes?|lymph glands?|nodes?"),
         ("condition", "cirrhosis", "cirrho\\w+|nodular|nodularity"),
         ("condition", "inflammation",
@@ -64,8 +65,10 @@ BEFORE_ORGANS = _patterns(
 AFTER_ORGANS = _patterns(
     (
         ("depth", "wall",
-         rf"(?:confined|limited|restricted|keeps?|kept|remains?|stays?|contained)[\w ]{{0,12}} (?:to|within|in|inside) "
-         rf"(?:the )?{_WALL}|(?:does not|no|without|not)[\w ]{{0,24}}(?:pass|through|beyond|cross|leave|breach|outside)"
+         rf"(?:confined|limited|restricted|keeps?|kept|remains?|stays?"
+         rf"|contained)[\w ]{{0,12}} (?:to|within|in|inside) "
+         rf"(?:the )?{_WALL}|(?:does not|no|without|not)[\w ]{{0,24}}(?:pass|through|beyond"
+         rf"|cross|leave|breach|outside)"
          rf"\w*[\w ]{{0,12}} (?:the )?{_WALL}|intramural"),
         ("depth", "surface",
          rf"(?:{_INTO}|breach\w*|cross\w*|perforat\w*|reached|involv\w*)[\w ]{{0,30}} {_SURFACE}"
@@ -73,42 +76,54 @@ AFTER_ORGANS = _patterns(
         ("depth", "fat",
          rf"(?:{_INTO})[\w ]{{0,40}} {_FAT}"
          rf"|{_FAT}[\w ]{{0,16}} (?:is|are) (?:infiltrated|invaded|involved|reached)"),
-        ("others", "wall thickening", "(?:wall|mural)[\\w ]{0,20} thicken\\w+|(?:mural |wall )?thicken\\w+"
+        ("others", "wall thickening",
+         "(?:wall|mural)[\\w ]{0,20} thicken\\w+|(?:mural |wall )?thicken\\w+"
          "|thickened wall"),
         ("others", "ductal dilatation",
          "(?:ducts?|ductal)[\\w ]{0,24} dilat\\w+|dilat\\w+[\\w ]{0,20} ducts?|ductal dilat\\w+"
          "|(?:duct|ducts)[\\w ]{0,12} (?:is|are) (?:widened|enlarged|wide)"),
         ("others", "rim enhancement",
-         "(?:rim|ring|peripheral|marginal)(?: of)? enhanc\\w+|enhanc\\w+[\\w ]{0,20} rim|enhanc\\w+"),
+         "(?:rim|ring|peripheral|marginal)(?: of)? enhanc\\w+|enhanc\\w+[\\w ]{0,20} rim"
+         "|enhanc\\w+"),
         ("others", "calcification", "calcifications?|calcified|calcific foc\\w+|calcific\\w*"),
         ("density", "hypodense",
-         "hypo ?(?:dense|densit\\w+|attenuat\\w+)|(?:low|lower|decreased|reduced|diminished) (?:density|attenuation)"
+         "hypo ?(?:dense|densit\\w+|attenuat\\w+)|(?:low|lower|decreased|reduced"
+         "|diminished) (?:density|attenuation)"
          "|dark(?:er)?"),
         ("density", "hyperdense",
-         "hyper ?(?:dense|densit\\w+|attenuat\\w+)|(?:high|higher|increased|raised|elevated) (?:density|attenuation)"
+         "hyper ?(?:dense|densit\\w+|attenuat\\w+)|(?:high|higher|increased|raised"
+         "|elevated) (?:density|attenuation)"
          "|bright(?:er)?"),
         ("density", "isodense", "iso ?(?:dense|attenuat\\w+)"),
         ("density", "heterogeneous", "heterogeneous|mixed (?:density|attenuation)"),
         ("boundary", "well-defined",
-         "(?:well|clearly|sharply|smoothly|distinctly) (?:defined|circumscribed|demarcated|marginated|delineated|outlined"
-         "|delimited)|(?:clear|sharp|smooth|distinct|crisp)(?:ly)? (?:borders?|margins?|edges?|boundar\\w+|contours?)"
-         "|(?:borders?|margins?|edges?|boundar\\w+)[\\w ]{0,12} (?:clear|sharp|smooth|distinct|crisp)"),
+         "(?:well|clearly|sharply|smoothly|distinctly) (?:defined|circumscribed|demarcated"
+         "|marginated|delineated|outlined"
+         "|delimited)|(?:clear|sharp|smooth|distinct|crisp)(?:ly)? (?:borders?|margins?|edges?"
+         "|boundar\\w+|contours?)"
+         "|(?:borders?|margins?|edges?|boundar\\w+)[\\w ]{0,12} (?:clear|sharp|smooth|distinct"
+         "|crisp)"),
         ("boundary", "ill-defined",
-         "(?:ill|poorly|badly|vaguely|indistinctly) (?:defined|circumscribed|demarcated|marginated|delineated"
+         "(?:ill|poorly|badly|vaguely|indistinctly) (?:defined|circumscribed|demarcated"
+         "|marginated|delineated"
          "|outlined|delimited)"
-         "|(?:unclear|blurr\\w+|fuzzy|indistinct|vague|hazy|infiltrative) (?:borders?|margins?|edges?|boundar\\w+|contours?)"
-         "|(?:borders?|margins?|edges?|boundar\\w+)[\\w ]{0,12} (?:unclear|blurred|fuzzy|indistinct|vague|hazy)"
+         "|(?:unclear|blurr\\w+|fuzzy|indistinct|vague|hazy|infiltrative) (?:borders?|margins?"
+         "|edges?|boundar\\w+|contours?)"
+         "|(?:borders?|margins?|edges?|boundar\\w+)[\\w ]{0,12} (?:unclear|blurred|fuzzy"
+         "|indistinct|vague|hazy)"
          "|indistinct"),
         ("shape", "round", "round(?:ed|ish)?|spherical|circular|globular|ball like|ball shaped"),
         ("shape", "oval", "oval|ovoid|ellipsoid\\w*"),
         ("shape", "lobulated", "lobulated|lobular"),
-        ("shape", "irregular", "irregular(?:ly)?(?: shaped)?(?: in (?:outline|shape|contour))?|amorphous"),
+        ("shape", "irregular",
+         "irregular(?:ly)?(?: shaped)?(?: in (?:outline|shape|contour))?|amorphous"),
         ("condition", "enlargement", "enlarged|enlargement|(?:increased|increase) in size"),
         ("third", "upper third", "upper third"),
         ("third", "middle third", "middle third"),
         ("third", "lower third", "lower third"),
         ("tumour", "",
-         "tumou?rs?|tumou?ral|malignan\\w+|neoplas\\w+|cancers?|cancerous|(?:adeno)?carcinomas?|primary"
+         "tumou?rs?|tumou?ral|malignan\\w+|neoplas\\w+|cancers?|cancerous|(?:adeno)?carcinomas?"
+         "|primary"
          "|hcc|sarcomas?"),
         ("lesion", "",
          "lesions?|mass(?:es)?|nodules?|space occupying|growths?|foc(?:us|i)"),
@@ -129,7 +144,7 @@ NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine
            "twelve")  # fmt: skip
 _NUMBER = rf"\d{{1,2}}|{'|'.join(NUMBERS)}|single|solitary|a pair of|both"
 _THING = r"(?:lesions?|mass(?:es)?|nodules?|tumou?rs?|foci|growths?)"
-LESION_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?! ?[cm]m)(?: \w+){{0,3}}? {_THING}(?!\w)")
+LESION_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?! ?[cm]m)(?:,? \w+){{0,6}}? {_THING}(?!\w)")
 NODE_COUNT = re.compile(rf"(?<![\w.])({_NUMBER})(?![\w.]| ?[cm]m)(?! \w+ ?[cm]m)")
 INTRODUCED = re.compile(rf"(?<!\w)(?:an?|another|further)(?: [\w.,]+){{0,8}}? {_THING}(?!\w)")
 STAGES = re.compile(r"(?<![^\W_])[cpy]*([tnm])([0-4][a-d]?|is|x)(?![^\W_])(?! weighted)")
@@ -141,13 +156,16 @@ DENIES_AFTER = re.compile(
 )
 DENIES_BEFORE = re.compile(
     r"(?<!\w)(?:(?:is|are|was|were|can|could|has|have)(?: been)? not|isn't|aren't|cannot be|not"
-    r"|none|nowhere)(?: \w+)? (?:seen|identified|present|evident|found|visible|demonstrated|detected"
+    r"|none|nowhere)(?: \w+)? (?:seen|identified|present|evident|found|visible|demonstrated"
+    r"|detected"
     r"|observed|appreciated|shown|noted|recognised|recognized|made out)(?!\w)"
     r"|(?<!\w)(?:absent|excluded|ruled out|unlikely)(?!\w)|: (?:none|no|absent)(?!\w)"
 )
 UNSURE = re.compile(
-    r"(?<!\w)(?:(?:can ?not|can't|could not)(?: be)? (?:exclude\w*|ruled? out)|not excluded|uncertain"
-    r"|unclear whether|unsure|either|looked for|search(?:ed)? for|asks? about|needs? a closer look)(?!\w)"
+    r"(?<!\w)(?:(?:can ?not|can't|could not)(?: be)? (?:exclude\w*|ruled? out)|not excluded"
+    r"|uncertain"
+    r"|unclear whether|unsure|either|looked for|search(?:ed)? for|asks? about"
+    r"|needs? a closer look)(?!\w)"
 )
 # What ends the scope of a denial within a clause.
 SCOPE_END = re.compile(r", (?:which|it|they|and (?:it|they|is|are))(?!\w)")

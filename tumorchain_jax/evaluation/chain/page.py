@@ -16,7 +16,8 @@ from tumorchain_jax.report.shell import page
 SHOWN = 20
 _PAPER_NOTE = (
     'Rows marked "paper" are numbers that the paper prints, on its own real CTs, questions and '
-    "judges. They were not reproduced here, and stand beside ours for orientation alone."
+    "judges. They were not reproduced here, and stand beside ours for orientation alone. Averages "
+    "are of their rows."
 )
 _SYNTHETIC_NOTE = (
     "A judge by rules is exact in its own vocabulary; digital patients prove its arithmetic, not "
@@ -70,15 +71,30 @@ def _section(title: str, legend: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{note}{content}</section>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
-    body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for first, *cells in rows
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], own: int = -1, words: Sequence[int] = ()
+) -> str:
+    """Make a table.
+
+    Args:
+        rows: the first cell of each is its head.
+        own: number of the row that is set off from the others.
+        words: numbers of the cells that hold text, the head being 0.
+    """
+
+    def kind(number: int) -> str:
+        return ' class="words"' if number in words else ""
+
+    head = "".join(
+        f'<th scope="col"{kind(number)}>{escape(each)}</th>' for number, each in enumerate(heads)
     )
-    return f'<table class="numbers"><tr>{head}</tr>{body}</table>'
+    body = "".join(
+        f'<tr{" class=own" if row == own else ""}><th scope="row"{kind(0)}>{escape(first)}</th>'
+        + "".join(f"<td{kind(n)}>{escape(cell)}</td>" for n, cell in enumerate(cells, 1))
+        + "</tr>"
+        for row, (first, *cells) in enumerate(rows)
+    )
+    return f'<div class="wide"><table class="scores"><tr>{head}</tr>{body}</table></div>'
 
 
 def _number(row: Mapping[str, Any] | None) -> str:
@@ -97,8 +113,8 @@ def _chains(score: Mapping[str, Any]) -> str:
         [f"{model}, paper", *(f"{value:.2f}" for value in row), "not said"]
         for model, row in TABLE_2.items()
     ]
-    heads = ("", "S_FC", "S_IC", "S_LRC", "CoT_e", "CoT_e if failures were 0, or 100")
-    return _table(heads, [own, *paper])
+    heads = ("", "S_FC", "S_IC", "S_LRC", "CoT_e", "if failures were 0, or 100")
+    return _table(heads, [own, *paper], own=0)
 
 
 def _beside(score: Mapping[str, Any]) -> str:
@@ -162,7 +178,7 @@ def _calibration(calibration: Mapping[str, Any] | None) -> str:
          "met" if row["passed"] else "NOT MET"]
         for row in calibration["rows"]
     ]  # fmt: skip
-    table = _table(("probe", "n", "value", "95 %", "bar", ""), rows)
+    table = _table(("probe", "n", "value", "95 %", "bar", ""), rows, words=(0, 4, 5))
     return _section("Calibration of the judge", calibration_line(calibration), table)
 
 
@@ -172,7 +188,11 @@ def _silent(rows: Sequence[Judged]) -> str:
              for row in shown[:SHOWN]]  # fmt: skip
     more = len(shown) - len(cells)
     note = f'<p class="legend">and {more} more</p>' if more > 0 else ""
-    return _table(("patient", "subtask", "state", "why"), cells) + note if cells else ""
+    return (
+        _table(("patient", "subtask", "state", "why"), cells, words=(1, 2, 3)) + note
+        if cells
+        else ""
+    )
 
 
 def _lowest(rows: Sequence[Judged], items: Sequence[Item]) -> str:

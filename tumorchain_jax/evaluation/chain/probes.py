@@ -148,13 +148,20 @@ def _part(facts: Facts, rng: np.random.Generator) -> Facts | None:
     return replace(facts, lesions=(first, *facts.lesions[1:]))
 
 
-def _other_word(name: str, words: tuple[str, ...]) -> Edit:
-    def edit(facts: Facts, rng: np.random.Generator) -> Facts | None:
-        own = getattr(facts, name)
-        others = [word for word in words if word != own]
-        return replace(facts, **{name: str(rng.choice(others))}) if own else None
+def _density(facts: Facts, rng: np.random.Generator) -> Facts | None:
+    return replace(facts, density=_other(facts.density, DENSITIES, rng)) if facts.organ else None
 
-    return edit
+
+def _shape(facts: Facts, rng: np.random.Generator) -> Facts | None:
+    return replace(facts, shape=_other(facts.shape, SHAPES, rng)) if facts.organ else None
+
+
+def _border(facts: Facts, rng: np.random.Generator) -> Facts | None:
+    return replace(facts, border=_other(facts.border, BORDERS, rng)) if facts.organ else None
+
+
+def _other(own: str, words: tuple[str, ...], rng: np.random.Generator) -> str:
+    return str(rng.choice([word for word in words if word != own]))
 
 
 def _count(facts: Facts, rng: np.random.Generator) -> Facts | None:
@@ -191,9 +198,11 @@ def _invented(facts: Facts, rng: np.random.Generator) -> Facts | None:
         return None
     organ = int(rng.choice(organs))
     lesion = LesionFacts(str(rng.choice(SEGMENTS[organ])), float(rng.integers(20, 60)), "medium")
-    words = {"density": DENSITIES, "shape": SHAPES, "border": BORDERS}
-    drawn = {name: str(rng.choice(values)) for name, values in words.items()}
-    return replace(facts, organ=organ, lesions=(lesion,), suspected=organ, other=NONE, **drawn)
+    density, shape, border = (str(rng.choice(w)) for w in (DENSITIES, SHAPES, BORDERS))
+    return replace(
+        facts, organ=organ, lesions=(lesion,), suspected=organ, other=NONE, density=density,
+        shape=shape, border=border,
+    )  # fmt: skip
 
 
 def _side(facts: Facts, rng: np.random.Generator) -> Facts | None:
@@ -213,9 +222,9 @@ def _side(facts: Facts, rng: np.random.Generator) -> Facts | None:
 ONE_FACT: dict[str, Edit] = {
     "organ": _organ,
     "part": _part,
-    "density": _other_word("density", DENSITIES),
-    "shape": _other_word("shape", SHAPES),
-    "border": _other_word("border", BORDERS),
+    "density": _density,
+    "shape": _shape,
+    "border": _border,
     "count": _count,
     "T": _stage(0, _T),
     "N": _stage(1, _N),

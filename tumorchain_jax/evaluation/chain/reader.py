@@ -52,7 +52,8 @@ LONGEST = 100_000
 _TRAITS = ("density", "shape", "boundary", "others", "depth", "size")
 _SPLIT = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[;])\s*|(?<=\.)(?=[A-Z])")
 _CLAUSE = re.compile(
-    r";|,? (?:but|whereas|while|although|though|however|yet)(?= )|, (?=(?:with )?no |without |and no )"
+    r";|,? (?:but|whereas|while|although|though|however|yet)(?= )"
+    r"|, (?=(?:with )?no |without |and no )"
 )
 _MARKUP = re.compile(r"</?\w{1,20}>|[*`#|>]+|^\s*(?:[-+•]|\d+[.)])\s+", re.MULTILINE)
 _ARABIC = {
@@ -139,11 +140,13 @@ class _Reader:
         def words(patterns: tuple[Pattern, ...], searched: str) -> tuple[list[_Word], str]:
             found = []
             for kind, value, pattern in patterns:
-                for match in pattern.finditer(searched):
+                matches = [*pattern.finditer(searched)]
+                for match in matches:
                     denied = any(at <= match.start() < end for at, end in denials)
                     denied |= any(at >= match.end() for at in denied_before)
                     found.append(_Word(match.start(), match.end(), kind, value, denied))
-                searched = pattern.sub(lambda match: " " * len(match[0]), searched)
+                if matches:
+                    searched = pattern.sub(lambda match: " " * len(match[0]), searched)
             return found, searched
 
         before, searched = words(BEFORE_ORGANS, plain)
@@ -349,7 +352,7 @@ def _mentions(plain: str) -> list[_Mention]:
 
 def _spelled(clause: str) -> str:
     """Spell a clause as the patterns do: lower case, no hyphens, Roman segments, usual names."""
-    plain = re.sub(r"[-_‐‑–]", " ", clause.lower())
+    plain = re.sub(r"[-_\u2010\u2011\u2013]", " ", clause.lower())
     plain = re.sub(r"\bcorpus\b", "body", plain)
     plain = re.sub(r"\b(segments?) ([1-8])\b", lambda m: f"{m[1]} {_ARABIC[m[2]]}", plain)
     plain = re.sub(r"\b(hepatic|liver) segment ", "liver segment ", plain)

@@ -1,4 +1,4 @@
-"""The ten dimensions of TumorChain-Eval, their weights, and CoT_e (paper, section 4.1, appendix 12).
+"""The ten dimensions of TumorChain-Eval, their weights, and CoT_e (paper, 4.1 and appendix 12).
 
 The paper's bands overlap or leave gaps in places; here they are closed: 10 is free of faults, 8 and
 9 have under 10 % faults, 6 and 7 under 30 %, 4 and 5 under 50 %, 1 to 3 more, and 0 has nothing
@@ -22,7 +22,7 @@ DIMENSIONS: dict[str, dict[str, str]] = {
     IMPRESSION: {
         "clarity": "Is it clear what the findings are taken for?",
         "consistency": "Does the impression follow from the chain's own findings?",
-        "utility": "Does it say what a treating physician needs: tumour or none, where, and spread?",
+        "utility": "Does it say what a treating physician needs: tumour or none, where, spread?",
     },
     LONG_REASONING: {
         "logical_completeness": "Do findings, impression and conclusion all stand, one leading to "

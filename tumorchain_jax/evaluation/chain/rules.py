@@ -90,18 +90,18 @@ class _Marker:
 
     def _inaccuracy(self, expected: bool) -> float:
         wrong = self._wrong(self.findings)
-        right = sum(_value(t) for t in self.findings if self.truth.worth(t) == "right")
+        right = _weight(t for t in self.findings if self.truth.worth(t) == "right")
         if not wrong + right:
             return float(expected)
         return wrong / (wrong + right)
 
     def _wrong(self, said: Iterable[Triple]) -> float:
         wrong = (t for t in said if self.truth.worth(t) == "wrong")
-        return sum(max(self.truth.harm_if_wrong(t), _NORMAL_WEIGHT) for t in wrong)
+        return sum((max(self.truth.harm_if_wrong(t), _NORMAL_WEIGHT) for t in wrong), 0.0)
 
     def _missing(self, required: Iterable[Triple]) -> float:
-        return sum(
-            _value(true)
+        return _weight(
+            true
             for true in required
             if not any(same_statement(true, triple) for triple in self.said)
         )
@@ -170,10 +170,10 @@ def _value(triple: Triple) -> float:
 
 
 def _weight(triples: Iterable[Triple]) -> float:
-    return sum(map(_value, triples))
+    return sum(map(_value, triples), 0.0)
 
 
-def _share(part: float, whole: float, none_expected: bool = False) -> float:
+def _share(part: float | int, whole: float | int, none_expected: bool = False) -> float:
     if none_expected and not part:
         return 0.0
     return min(part / whole, 1.0) if whole else 0.0

@@ -1,7 +1,7 @@
-"""`tumorchain judge`: judge the chains of saved items, score, write; and what a judge was measured at.
+"""`tumorchain judge`: judge the chains of saved items, score, write.
 
-.NAME.judged.jsonl     beside the output folder NAME: the run in the first line, then a line for each
-                       chain that was judged so far; the same command goes on behind it
+.NAME.judged.jsonl     beside the output folder NAME: the run in the first line, then a line for
+                       each chain that was judged so far; the same command goes on behind it
 """
 
 import hashlib
@@ -82,8 +82,7 @@ def judge_items(
         rows.append(row)
         if kept:
             _append(kept, row.to_line())
-    run["calibration"] = dict(calibration) if calibration else None
-    values = score(rows, run)
+    values = score(rows, {**run, "calibration": dict(calibration) if calibration else None})
     text = f"{score_text(values)}\n{NOTICE}\n"
     if output:
         files = {
@@ -114,7 +113,7 @@ def rescore(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _judge_rest(judge: Judge, items: Sequence[Item], cases: Sequence[Case]) -> Iterator[Judged]:
-    """Judge in order; where a judge takes several cases at once, a row waits for those before it."""
+    """Judge in order; where a judge takes several at once, a row waits for those before it."""
     if judge.workers == 1:
         for item, case in zip(items, cases, strict=True):
             yield judged(item, case, judge.judge(case))

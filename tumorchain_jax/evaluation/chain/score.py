@@ -6,6 +6,7 @@ bounded: the mean if all that failed were 0, and if all were 100.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ MOST_FAILURES = 2.0
 """Percent of failures of the judge above which its means are not to be compared."""
 MOST_APART = 1.0
 """Points by which the failures of two runs may differ."""
-_NAMES = {"finding": "S_FC", "impression": "S_IC", "long reasoning": "S_LRC"}
+LEVEL_NAMES = dict(zip(LEVELS, ("S_FC", "S_IC", "S_LRC"), strict=True))
+"""Level -> the paper's name of its score."""
 _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 
 
@@ -44,13 +46,8 @@ def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
     states = Counter(row.state for row in rows)
     failed = states[FAILED]
     numbers: dict[str, Callable[[Judged], float | None]] = {
-        "cot_e": lambda row: row.scores.cot_e if row.scores else None,
-        **{
-            _NAMES[level]: (
-                lambda row, level=level: row.scores.score(level) if row.scores else None
-            )
-            for level in LEVELS
-        },
+        "cot_e": cot_e,
+        **{name: partial(level_score, level) for level, name in LEVEL_NAMES.items()},
         "agrees": lambda row: None if row.agrees is None else 100.0 * row.agrees,
     }
     values = {
@@ -71,6 +68,16 @@ def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
         "subtasks": _subtasks(rows),
     }
     return _rounded(values)
+
+
+def cot_e(row: Judged) -> float | None:
+    """CoT_e of a chain; None unless judged."""
+    return row.scores.cot_e if row.scores else None
+
+
+def level_score(level: str, row: Judged) -> float | None:
+    """Score of one level of a chain; None unless judged."""
+    return row.scores.score(level) if row.scores else None
 
 
 def _reasons(rows: Sequence[Judged], state: str) -> dict[str, Any]:
@@ -164,7 +171,7 @@ def _subtasks(rows: Sequence[Judged]) -> dict[str, Any]:
             table[name] = {
                 "n": len(group),
                 "judged": sum(row.state == JUDGED for row in group),
-                "cot_e": _mean(group, lambda row: row.scores.cot_e if row.scores else None),
+                "cot_e": _mean(group, cot_e),
                 "f1": _triples(group)["f1"],
             }
     return table

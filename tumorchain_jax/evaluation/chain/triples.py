@@ -67,7 +67,7 @@ class Triple(NamedTuple):
 
 
 def subject_of(labels: Iterable[int]) -> str | None:
-    """Name the subject that an organ mention with these merged labels is about; None for several."""
+    """Name the subject of an organ mention with these merged labels; None for several."""
     named = set(labels)
     if named <= _LEFT_LUNG:
         return "left lung"

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from tumorchain_jax.anatomy.organs import display_name
@@ -52,7 +53,7 @@ class Truth:
     allowed: frozenset[Triple] = field(default_factory=frozenset)
     complete: bool = False
 
-    @property
+    @cached_property
     def known(self) -> frozenset[Triple]:
         """All that is true."""
         return frozenset(self.required) | self.allowed

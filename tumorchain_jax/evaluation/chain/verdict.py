@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tumorchain_jax.evaluation.chain.reader import Statement, plain_text, read_chain
 from tumorchain_jax.evaluation.chain.rubric import Marks
@@ -79,16 +79,19 @@ class ChainVerdict:
     sum_differs: bool = False
 
 
+@runtime_checkable
 class Judge(Protocol):
-    """A judge of chains.
+    """A judge of chains."""
 
-    Attributes:
-        name: what files and tables call it, with its version.
-        workers: how many cases it takes at once.
-    """
+    @property
+    def name(self) -> str:
+        """What files and tables call it, with its version."""
+        ...
 
-    name: str
-    workers: int
+    @property
+    def workers(self) -> int:
+        """How many cases it takes at once."""
+        ...
 
     def judge(self, case: Case) -> ChainVerdict:
         """Judge one chain; a failure is a verdict, never an exception."""
@@ -108,90 +111,18 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _ENGLISH = frozenset(
-    [
-        "the",
-        "of",
-        "is",
-        "in",
-        "and",
-        "a",
-        "an",
-        "no",
-        "with",
-        "to",
-        "it",
-        "this",
-        "are",
-        "there",
-        "has",
-        "by",
-        "at",
-        "be",
-        "was",
-        "on",
-    ]
+    re.findall(r"\w+", "the of is in and a an no with to it this are there has by at be was on")
 )
 _FOREIGN = frozenset(
-    [
-        "der",
-        "die",
-        "das",
-        "und",
-        "ist",
-        "mit",
-        "nicht",
-        "ein",
-        "eine",
-        "im",
-        "des",
-        "den",
-        "el",
-        "la",
-        "los",
-        "las",
-        "una",
-        "un",
-        "en",
-        "con",
-        "del",
-        "le",
-        "les",
-        "une",
-        "dans",
-        "avec",
-        "pas",
-        "est",
-        "il",
-        "lo",
-        "gli",
-        "di",
-        "della",
-        "nel",
-        "sono",
-        "non",
-        "och",
-        "det",
-        "ett",
-        "som",
-        "av",
-        "och",
-        "het",
-        "een",
-        "van",
-        "niet",
-        "para",
-        "por",
-        "que",
-        "se",
-        "na",
-        "da",
-        "do",
-        "em",
-        "uma",
-    ]
+    re.findall(
+        r"\w+",
+        "der die das und ist mit nicht ein eine im des den el la los las una un en con del le les "
+        "une dans avec pas est il lo gli di della nel sono non och det ett som av het een van niet "
+        "para por que se na da do em uma",
+    )
 )
 _SENTENCE_END = (".", "!", "?", ")", "]", '"', "'", "*", ";", ":")
-_SHORT_WORDS, _FOREIGN_SCRIPT = 12, 0.2
+_SHORT_WORDS, _ENTRY_WORDS, _FOREIGN_SCRIPT = 12, 6, 0.2
 
 
 def silence(text: str) -> str:
@@ -223,6 +154,10 @@ def _ends_in_the_middle(plain: str, words: Sequence[str]) -> bool:
     end = plain.rstrip()
     if len(words) <= _SHORT_WORDS or end.endswith(_SENTENCE_END):
         return False
-    last_line = end.splitlines()[-1]
+    *before, last_line = end.splitlines()
+    # An entry of a list, or a closing formula: a short line of its own, not broken off in a phrase.
+    whole = words[-1] not in _ENGLISH and not end.endswith(",")
+    if before and whole and len(last_line.split()) <= _ENTRY_WORDS:
+        return False
     marked = re.search(r"(?:conclusion|answer|stage|diagnosis|impression)\W", last_line.lower())
     return not (marked and parse_conclusion(end))

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from tumorchain_jax.evaluation.simulation import Setting, rejections
+from tumorchain_jax.evaluation.statistics import (
+    clopper_pearson,
+    corrected_share,
+    holm,
+    kappa,
+    mcnemar,
+    sign_flip,
+    wilson,
+)
+
+
+def test_sign_flips_of_few_patients_are_exact() -> None:
+    values = np.array([1.0, 2.0, 3.0, -1.5, 0.0, 2.5])
+    exact = stats.permutation_test(
+        (values,), np.sum, permutation_type="samples", n_resamples=np.inf
+    ).pvalue
+    assert sign_flip(values) == pytest.approx(exact)
+    assert sign_flip(np.zeros(5)) == 1
+
+
+def test_sign_flips_of_many_patients_are_near_the_exact_test() -> None:
+    values = np.random.default_rng(1).normal(0.3, 1, 60)
+    exact = stats.permutation_test(
+        (values,), np.sum, permutation_type="samples", n_resamples=20_000, rng=2
+    ).pvalue
+    assert sign_flip(values) == pytest.approx(exact, abs=0.012)
+    assert sign_flip(np.full(100, 1.0)) == pytest.approx(1 / 10_001)
+
+
+def test_holm_is_the_step_down_rule() -> None:
+    found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
+    assert found == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02})
+    assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+    assert holm({}) == {}
+
+
+def test_mcnemar_is_the_binomial_test() -> None:
+    assert mcnemar(10, 2) == pytest.approx(stats.binomtest(10, 12).pvalue)
+    assert mcnemar(0, 0) == 1
+
+
+def test_intervals_of_a_share() -> None:
+    assert wilson(285, 300) == pytest.approx((0.919, 0.970), abs=0.001)
+    assert clopper_pearson(0, 300) == pytest.approx((0, 0.0122), abs=1e-4)
+    assert wilson(0, 0) == (0, 1)
+
+
+def test_kappa() -> None:
+    assert kappa([True, True, False, False], [True, False, False, False]) == pytest.approx(0.5)
+    assert kappa([True], [True]) == 1
+
+
+def test_a_share_is_corrected_as_rogan_and_gladen_do() -> None:
+    seen = 0.3 * 0.9 + 0.7 * 0.2
+    assert float(corrected_share(seen, 0.9, 0.8)) == pytest.approx(0.3)
+    assert float(corrected_share(0.01, 0.9, 0.8)) == 0
+    assert np.isnan(corrected_share(0.5, 0.5, 0.5))
+
+
+def test_equal_models_are_seldom_called_different_and_better_ones_often() -> None:
+    equal = rejections(Setting(100, 12), 200, flips=300)
+    assert 2 <= equal <= 19  # 5 % of 200: the middle 99 % of the binomial law
+    better = rejections(Setting(1000, 12, shift=0.03), 20, flips=300)
+    assert better >= 16
