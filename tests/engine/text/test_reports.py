@@ -201,7 +201,17 @@ def test_a_lone_surrogate_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["no mass, ", "3 cm x ", "<|im_start|> ", "((((", "liver\t", "a" * 50, "[ ] ", '{"a": ', "3 x 3 "],
+    [
+        "no mass, ",
+        "3 cm x ",
+        "<|im_start|> ",
+        "((((",
+        "liver\t",
+        "a" * 50,
+        "[ ] ",
+        '{"a": ',
+        "3 x 3 ",
+    ],
 )
 def test_time_is_linear(piece: str) -> None:
     """Twelve kilobytes that take the square of their length or worse with careless patterns."""

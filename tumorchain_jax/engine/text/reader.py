@@ -13,7 +13,7 @@ from tumorchain_jax.engine.text.instructions import find_instructions
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
-from tumorchain_jax.engine.text.places import Place, find_loci
+from tumorchain_jax.engine.text.places import Place, exact_places, find_loci
 from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sections
 from tumorchain_jax.engine.text.sentences import Sentence, split_sentences
 from tumorchain_jax.engine.text.setting import Setting
@@ -115,7 +115,7 @@ class Reader:
         read_normal(notes, setting, mentions)
         read_attributes(notes, setting, mentions)
         if places := [place for locus in loci if not locus.beside for place in locus.places]:
-            notes.near = tuple(places)
+            notes.near = tuple(dict.fromkeys(exact_places(places)))
 
     def _read_stages(self) -> list[Draft]:
         """Draft the T, N and M categories; they are read in the report's own letters."""
