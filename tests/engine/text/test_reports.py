@@ -12,7 +12,8 @@ from tumorchain_jax.engine.text.extract import Extraction, extract, read_reports
 # tail with calcification, three nodes, a metastasis of 22 mm in the liver.
 STYLES = {
     "sections": """FINDINGS: In the tail of the pancreas there is a hypodense, irregular,
-ill-defined mass of 43 mm with calcification. Three enlarged lymph nodes near the pancreas. The liver shows a
+ill-defined mass of 43 mm with calcification. Three enlarged lymph nodes near the
+pancreas. The liver shows a
 22 mm metastasis. Spleen and kidneys are normal.
 IMPRESSION: Tumour of the pancreas. T3 N1 M1.""",
     "telegraphic": "Panc tail mass 43mm, hypodense, irreg, ill def, calcs. LNs x3 enlarged. "
@@ -53,7 +54,8 @@ has resolved. T3 N1 M1 (previously described as resectable).""",
     "misspelt": "In teh tial of the pancraes a hypodnese, iregular, ill-deifned mas of 43 mm with "
     "calcifcation. Three enlarged lmyph nodes. Metastsis of 22 mm in the liver. T3 N1 M1",
     "german": "Befund: Im Pankreasschwanz 4,3 cm große, hypodense, unregelmäßige, unscharf "
-    "begrenzte Raumforderung mit Verkalkung. Drei vergrößerte Lymphknoten. Lebermetastase von 22 mm. Milz "
+    "begrenzte Raumforderung mit Verkalkung. Drei "
+    "vergrößerte Lymphknoten. Lebermetastase von 22 mm. Milz "
     "unauffällig.\nBeurteilung: Pankreastumor. T3 N1 M1",
 }
 TOLD = {
