@@ -101,6 +101,22 @@ def test_lesions_have_numbers_that_later_sentences_keep() -> None:
     assert {f.lesion for f in facts if f.part == "liver segment V"} == {2}
 
 
+def test_each_size_of_a_list_is_a_lesion() -> None:
+    facts = read("Three metastases in the right lung of 16, 17 and 33 mm.").facts
+    sizes = {(f.lesion, f.value) for f in facts if f.attribute == "size"}
+    assert sizes == {(1, "16"), (2, "17"), (3, "33")}
+
+
+def test_two_lesions_of_one_sentence_keep_their_attributes() -> None:
+    facts = read(
+        "Two tumours: one in the cecum (35 mm, hypodense, round), the other in the sigmoid colon "
+        "(28 mm, hyperdense, irregular)."
+    ).facts
+    told = {(f.part, f.value) for f in facts if f.attribute in ("size", "density", "shape")}
+    cecum = {("cecum", value) for value in ("35", "hypodense", "round")}
+    assert told == cecum | {("sigmoid colon", value) for value in ("28", "hyperdense", "irregular")}
+
+
 def test_pathology_is_told_apart_by_section_and_document() -> None:
     text = "Findings: 3 cm mass in the rectum. Stage T2.\nPathology: adenocarcinoma, pT3 pN1."
     kinds = {(f.attribute, f.value): f.source.kind for f in read(text).facts}

@@ -69,7 +69,7 @@ def _at_place(notes: Notes, setting: Setting, start: int, carrier: Mention) -> l
     told = [x for x in setting.loci if carrier.term.end <= x.start and x.end <= start and x.places]
     if several and told and len(notes.group) > 1:
         there = [x for x in notes.group if x.place == told[-1].places[0]]
-        return there or carrier.lesions
+        return there if len(there) == 1 else carrier.lesions
     return carrier.lesions
 
 
