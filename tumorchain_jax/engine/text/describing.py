@@ -26,6 +26,8 @@ _MEASURED_SIGNS = frozenset(
 def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
     """Draft the attributes of a sentence, each with the lesion that it belongs to."""
     sentence = setting.sentence
+    # First the sizes, for they may tell several lesions apart.
+    _sizes(notes, setting, mentions)
     adjectives = [t for t in setting.terms if t.kind in ("density", "shape", "boundary")]
     for term in adjectives:
         context = judge(setting, term.start, term.end)
@@ -44,7 +46,6 @@ def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention])
             notes.draft(*said, lesion.place, lesion)
         if not lesions:
             notes.draft(*said, Place(""))
-    _sizes(notes, setting, mentions)
     _depth(notes, setting, mentions)
     if not mentions or notes.cells or _NUMBER_OF.match(setting.words):
         key = count_in(notes.text, notes.cells) or count_key(
@@ -154,6 +155,13 @@ def _depth(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
             continue
         if value in ("wall", "inner wall") and lesion.place.organ not in _HOLLOW:
             continue
+        if value == "neighbour" and _names(notes.text[start:end], lesion.place.organ):
+            continue
         context = judge(setting, start, end) or Context()
         context = replace(context, polarity="present" if is_so else "absent")
         notes.draft(setting, "depth", value, start, end, context, lesion.place, lesion)
+
+
+def _names(text: str, organ: str) -> bool:
+    """Whether "involves the transverse colon" names the organ that the tumour is of."""
+    return organ != "" and organ[-6:] in text.replace("oesoph", "esoph")

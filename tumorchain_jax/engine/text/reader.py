@@ -13,7 +13,7 @@ from tumorchain_jax.engine.text.instructions import find_instructions
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
-from tumorchain_jax.engine.text.places import Place, find_loci
+from tumorchain_jax.engine.text.places import Place, exact_places, find_loci
 from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sections
 from tumorchain_jax.engine.text.sentences import Sentence, split_sentences
 from tumorchain_jax.engine.text.setting import Setting
@@ -25,9 +25,12 @@ from tumorchain_jax.engine.text.wording import Wording
 
 _SILENT: frozenset[SectionKind] = frozenset({"technique", "advice"})
 _PAST = frozenset({"history", "comparison"})
+_FURTHER = re.compile(
+    r"\b(?:other|further|additional|second|new|another|residual|recurrent|more|weitere\w*)\b"
+)
 _NO_TUMOUR = re.compile(
-    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not (?:seen|"
-    r"identified|detected|present)|none|never|neither|nor)\b|无|未见"
+    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
+    r"|none|never|neither|nor)\b|无|未见"
 )
 
 
@@ -44,8 +47,10 @@ class Reader:
         self._wording = Wording(document.text, corrections(document.text))
         self._foreign = find_instructions(self._wording.text)
         text = self._without_foreign()
-        terms = [t for t in find_terms(self._wording) if not self._is_foreign(t.start, t.end)]
-        self.notes = Notes(self._wording, text, terms, document.kind)
+        self.notes = Notes(self._wording, text, document.kind)
+        self._cased = self._wording.cased
+        if not any(map(str.islower, document.text)):
+            self._cased = ""
         for start, end in self._foreign:
             span = self._wording.original_span(start, end)
             self.notes.slips.append(("instruction", *span))
@@ -87,8 +92,11 @@ class Reader:
         if kind in _SILENT:
             return
         self.notes.begin_section()
-        for sentence in split_sentences(self.notes.text, section.start, section.end):
-            terms = self.notes.between(sentence.start, sentence.end)
+        span = section.start, section.end
+        for sentence in split_sentences(self.notes.text, *span, self._cased):
+            found = find_terms(self._wording, sentence.start, sentence.end)
+            terms = [term for term in found if not self._is_foreign(term.start, term.end)]
+            self.notes.terms += terms
             self._read_sentence(sentence, kind, tuple(terms))
 
     def _read_sentence(
@@ -110,7 +118,7 @@ class Reader:
         read_normal(notes, setting, mentions)
         read_attributes(notes, setting, mentions)
         if places := [place for locus in loci if not locus.beside for place in locus.places]:
-            notes.near = tuple(places)
+            notes.near = tuple(dict.fromkeys(exact_places(places)))
 
     def _read_stages(self) -> list[Draft]:
         """Draft the T, N and M categories; they are read in the report's own letters."""
@@ -146,7 +154,9 @@ class Reader:
         if draft.about == "sign" and value in OTHERS and place.organ in tumorous:
             attribute = "others"
         denied = attribute == "impression" and value == "tumour" and polarity == "absent"
-        if denied and _NO_TUMOUR.search(self.notes.text, max(0, draft.start - 60), draft.end + 30):
+        near = max(0, draft.start - 60), draft.end + 30
+        further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
+        if denied and not further and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
         number = 0
         if draft.lesion is not None and attribute != "count":
