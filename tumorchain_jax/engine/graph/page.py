@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from html import escape
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
@@ -48,7 +47,7 @@ def graph_page(graph: KnowledgeGraph) -> str:
         A page of HTML that needs nothing but itself: counts, sources, a drawing for each of the
         five organs, and all edges by relation, each with its id, level and source.
     """
-    organs = [display_name(label) for label in DIGESTIVE]
+    organs = [name for name in map(display_name, DIGESTIVE) if name in graph.kinds]
     drawings = "".join(
         f"<h2>{escape(organ)}</h2>{_drawing(graph, organ)}{_staging(graph, organ)}"
         for organ in organs
