@@ -64,9 +64,7 @@ _CHINESE: dict[SectionKind, str] = {
     "pathology": "病理|病理诊断|病理结果",
     "advice": "建议",
 }
-_KINDS = {
-    f"h{n}": kind for n, kind in enumerate(k for names in (_NAMES, _CHINESE) for k in names)
-}
+_KINDS = {f"h{n}": kind for n, kind in enumerate(k for names in (_NAMES, _CHINESE) for k in names)}
 _BAR = r"[ \t]*[=\-_*#]{0,5}[ \t]*"
 _ALL = "|".join(
     f"(?P<h{n}>{name})"
@@ -103,7 +101,10 @@ def split_sections(text: str) -> list[Section]:
         match = _HEADING.match(text, start.end())
         if match and not (headings and match.start() < headings[-1][1]):
             headings.append((match.start(), match.end(), _kind(match)))
-    starts: list[tuple[int, SectionKind]] = [(0, "open"), *((end, kind) for _, end, kind in headings)]
+    starts: list[tuple[int, SectionKind]] = [
+        (0, "open"),
+        *((end, kind) for _, end, kind in headings),
+    ]
     ends = [*(start for start, _, _ in headings), len(text)]
     return [
         Section(kind, start, end)

@@ -12,7 +12,7 @@ from importlib import resources
 
 from tumorchain_jax.anatomy.organs import NAMES, display_name
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.engine.text.wording import Wording, key_of
+from tumorchain_jax.engine.text.wording import Word, Wording, key_of
 
 FILES = ("vocabulary.tsv", "german.tsv")
 KINDS = (
@@ -30,6 +30,12 @@ _GERMAN_PLURALS = (
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
+_SHORTENED = frozenset({"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"})
+_AND_SEGMENT = re.compile(
+    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"[iv]{1,4})([ab]?)"
+    r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
+)
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
 
@@ -91,6 +97,8 @@ def find_terms(wording: Wording) -> list[Term]:
             k += 1
             continue
         found.append(term)
+        if term.value.startswith("liver segment"):
+            found += _further_segments(wording, term)
         if term.kind in ("organ", "part", "none"):
             for later in range(k + 1, k + length):
                 inner, size = _term_at(wording, later)
@@ -102,12 +110,31 @@ def find_terms(wording: Wording) -> list[Term]:
     return found
 
 
+def _is_joined(text: str, left: Word, right: Word) -> bool:
+    """Whether two words may belong to one term: nothing much stands between them."""
+    if _GAP.fullmatch(text, left.end, right.start):
+        return True
+    return left.key in _SHORTENED and text[left.end : right.start] in (".", ". ")
+
+
+def _further_segments(wording: Wording, term: Term) -> Iterator[Term]:
+    """Yield the other numbers of "segments V, VI and VIII"."""
+    end = term.end
+    while match := _AND_SEGMENT.match(wording.text, end):
+        number, letter = _ROMAN.get(match[1], match[1].upper()), match[2]
+        if number not in _ROMAN.values() or (letter and number != "IV"):
+            return
+        entry = Entry("part", f"liver segment {number}{letter}", "liver")
+        yield Term((entry,), match.start(1), match.end(), False)
+        end = match.end()
+
+
 def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     """Return the longest term that begins at a word, and how many words it has."""
     words, text = wording.words, wording.text
     node, entries, length = _tree(), None, 0
     for n in range(k, len(words)):
-        if n > k and not _GAP.fullmatch(text, words[n - 1].end, words[n].start):
+        if n > k and not _is_joined(text, words[n - 1], words[n]):
             break
         following = node.branches.get(words[n].key)
         if following is None:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 _PLAIN = str.maketrans(
     {
         **dict.fromkeys("\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009", " "),
-        **dict.fromkeys("\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000\ufeff\u00ad\t\f\v\r", " "),
+        **dict.fromkeys(
+            "\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000\ufeff\u00ad\t\f\v\r", " "
+        ),
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
         **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4`", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
