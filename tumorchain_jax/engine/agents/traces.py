@@ -9,19 +9,23 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.engine.agents.asks import FENCES
 from tumorchain_jax.engine.agents.calibrator import LEVELS, claim_issue
 from tumorchain_jax.engine.agents.protocol import View
 from tumorchain_jax.engine.agents.statements import is_said
-from tumorchain_jax.engine.agents.summarizer import by_imaging
+from tumorchain_jax.engine.agents.summarizer import by_imaging, category
 from tumorchain_jax.engine.agents.wording_check import wording_issue
 from tumorchain_jax.engine.case import Case, CaseResult, Claim, Step, Trace
 from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.graph.load import KnowledgeGraph, shipped_graph
 from tumorchain_jax.evaluation.answers import judge
 
+# A step is a whole sentence of the chain, or of what a search found so far.
+_AROUND = [(before, after) for before in (", ", "; ", ": ") for after in (".", ";")]
+_ORGANS = frozenset(map(display_name, DIGESTIVE))
 _STAGES = re.compile(r"(?:imaging )?[TNM]")
 
 
@@ -97,7 +101,7 @@ def record_problems(
     text = " ".join(each.text for each in record.rounds if not each.given)
     known = tuple(fact for fact in facts.values() if fact.source.kind != "pathology")
     for number, step in enumerate(trace.steps, 1):
-        if step.text not in text:
+        if not any(f"{before}{step.text}{after}" in text for before, after in _AROUND):
             yield f"step {number} is not in its chain"
         for issue in step_problems(record.subtask, step, known, facts, graph):
             yield f"step {number}: {issue}"
@@ -152,7 +156,10 @@ def _claim_problem(
         return "" if same else "the staging criteria do not give it"
     if _STAGES.fullmatch(claim.relation):
         stated = own and all(
-            f.attribute == claim.relation and claim.object.endswith(f.value) and f.is_current
+            (f.attribute, category(f)) == (claim.relation, claim.object)
+            and f.is_current
+            and f.organ in (claim.subject, "")
+            and claim.subject in _ORGANS
             for f in own
         )
         return "" if stated else "its facts do not state it"
