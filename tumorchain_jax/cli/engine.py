@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
 
 if TYPE_CHECKING:
@@ -150,13 +151,22 @@ def _takes_agents(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="AGENT=BACKEND",
-        help="backend of extractor, reasoner, calibrator or summarizer: rules, or the name of an "
+        help="backend of extractor, reasoner, calibrator or summarizer: rules, or llm:NAME of an "
         "endpoint (default: rules)",
     )
     add("--endpoints", type=Path, metavar="FILE", help="TOML file of language models' endpoints")
     add("--budget", type=float, metavar="PRICE", help="stop before more than this is spent")
     add("--allow-remote", action="store_true", help="permit endpoints on other machines")
-    add("--allow-raw", action="store_true", help="send reports as they are, names included")
+    add(
+        "--allow-raw",
+        action="store_true",
+        help="send reports to endpoints as they are, without replacing names, dates and numbers",
+    )
+    add(
+        "--same-family",
+        action="store_true",
+        help="permit models of one family for reasoner and calibrator",
+    )
 
 
 def _choice(options: argparse.Namespace) -> "Choice":
@@ -168,6 +178,7 @@ def _choice(options: argparse.Namespace) -> "Choice":
         budget=options.budget,
         allow_remote=options.allow_remote,
         allow_raw=options.allow_raw,
+        same_family=options.same_family,
         mix=options.mix,
     )
 
@@ -180,6 +191,10 @@ def _run(options: argparse.Namespace) -> int:
 
     check_numbers(options, workers=(1, 1024))
     choice = _choice(options)
+    if options.ray is not None and not choice.all_by_rules:
+        found, expected = "--ray with a language model", "--workers"
+        hint = "its calls share one journal of replies, in one process"
+        raise InputError("command line", "--ray", found, expected, hint)
     cases = read_cases(options.input)
     with made(choice, options.output) as agents:
         local = threads if agents.share_memory else local_workers
@@ -190,12 +205,14 @@ def _run(options: argparse.Namespace) -> int:
                 agents.process,
                 agents.settings,
                 by,
+                prepare=agents.prepare,
                 mix=options.mix,
                 retry=options.retry,
                 note=agents.note,
             )
-    for warning in done.warnings:
-        print(printable(f"tumorchain: warning: {warning}", allowed=""), file=sys.stderr)
+        told = agents.told()
+    for line in (*(f"warning: {warning}" for warning in done.warnings), *told):
+        print(printable(f"tumorchain: {line}", allowed=""), file=sys.stderr)
     if options.json:
         print(json.dumps({"folder": str(options.output), **asdict(done)}))
     else:
@@ -324,7 +341,6 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _score(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.errors import InputError
     from tumorchain_jax.engine.review import verdicts
     from tumorchain_jax.engine.review.sample import read_sample
 
