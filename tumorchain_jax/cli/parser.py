@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.cli import (
@@ -17,6 +17,7 @@ from tumorchain_jax.cli import (
     compile,
     convert,
     demo,
+    engine,
     evaluate,
     experiments,
     info,
@@ -32,7 +33,7 @@ from tumorchain_jax.core.text import printable
 PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate),
-    "Data": (phantoms, prepare),
+    "Data": (phantoms, engine, prepare),
     "Weights": (convert, chat),
     "Large machines": (preflight, compile),
     "Research": (experiments, bench, info),
@@ -46,9 +47,14 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         summary: what the command does, in a few words.
+        verbs: its own subcommands by name, as `run` of `engine run`; most have none.
     """
 
     summary = ""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.verbs: dict[str, Parser] = {}
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with 2."""
@@ -77,14 +83,23 @@ def build_parser() -> tuple[Parser, dict[str, list[Parser]]]:
     groups: dict[str, list[Parser]] = {title: [] for title in GROUPS}
 
     def add_to(title: str, module: ModuleType) -> None:
+        family: list[tuple[Parser, Any]] = []
+
         def command(name: str, run: Run, summary: str) -> Parser:
-            sub = subparsers.add_parser(
-                name, description=f"{summary}. {NOTICE}", allow_abbrev=False
-            )
-            sub.summary = summary
+            *above, last = name.split()
+            if above and not family:
+                about = str(module.__doc__).splitlines()[0].split(": ", 1)[1].rstrip(".")
+                whole = _add(subparsers, above[0], f"{about[0].upper()}{about[1:]}")
+                groups[title].append(whole)
+                verbs = whole.add_subparsers(prog=whole.prog, required=True, metavar="COMMAND")
+                family.append((whole, verbs))
+            sub = _add(family[0][1] if above else subparsers, last, summary)
             sub.set_defaults(run=run, takes_overrides=False)
             sub.add_argument("-v", "--verbose", action="store_true", help="tracebacks on failure")
-            groups[title].append(sub)
+            if above:
+                family[0][0].verbs[last] = sub
+            else:
+                groups[title].append(sub)
             return sub
 
         module.add_command(command)
@@ -94,6 +109,14 @@ def build_parser() -> tuple[Parser, dict[str, list[Parser]]]:
             add_to(title, module)
     parser.epilog = _overview(groups)
     return parser, groups
+
+
+def _add(subparsers: Any, name: str, summary: str) -> Parser:
+    sub = subparsers.add_parser(
+        name, help=summary, description=f"{summary}. {NOTICE}", allow_abbrev=False
+    )
+    sub.summary = summary
+    return sub
 
 
 def _overview(groups: Mapping[str, Sequence[Parser]]) -> str:
@@ -116,7 +139,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     words = [*(sys.argv[1:] if arguments is None else arguments)]
     parser, groups = build_parser()
     commands = {each.prog.split()[-1]: each for group in groups.values() for each in group}
-    used = commands.get(next((word for word in words if not word.startswith("-")), ""), parser)
+    first, second, *_ = *(word for word in words if not word.startswith("-")), "", ""
+    used = commands.get(first, parser)
+    used = used.verbs.get(second, used)
     for word in words:
         flag = word.split("=")[0]
         # argparse would read `-ot x` as `-o t x`.

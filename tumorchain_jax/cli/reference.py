@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from tumorchain_jax.cli.parser import PROGRAM, Parser, build_parser
+from tumorchain_jax.cli.parser import Parser, build_parser
 
 README = Path(__file__).with_name("README.md")
 INTRODUCTION = """\
@@ -59,13 +59,13 @@ def reference() -> str:
     parts = [INTRODUCTION]
     for title, commands in groups.items():
         parts.append(f"## {title}\n")
-        parts += [_command(command) for command in commands]
+        for command in commands:
+            parts += [_command(each) for each in (command.verbs or {"": command}).values()]
     return "\n".join(parts)
 
 
 def _command(command: Parser) -> str:
-    name = command.prog.split()[-1]
-    lines = [f"### `{PROGRAM} {name}`", "", f"{command.summary}.", ""]
+    lines = [f"### `{command.prog}`", "", f"{command.summary}.", ""]
     rows = [*_rows(command)]
     if rows:
         lines += ["| argument | meaning |", "| --- | --- |", *rows, ""]

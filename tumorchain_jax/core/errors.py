@@ -23,6 +23,10 @@ class InputError(Exception):
         line = f"{subject}: {field}: found {found}, expected {expected}; {hint}"
         super().__init__(printable(line, allowed=""))
 
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        """Let it travel from a worker to the process that waits for it."""
+        return type(self), (self.subject, self.field, self.found, self.expected, self.hint)
+
 
 class Stopped(Exception):
     """The work was asked to end before it was done; rerun the same command to resume."""

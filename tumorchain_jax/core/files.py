@@ -94,13 +94,23 @@ def reserved(output: Path, overwrite: bool = False) -> Iterator[Path]:
         return staging_path(output)
 
     staging()
-    lock = output.with_name(f".{output.name}.lock")
+    with locked(output.with_name(f".{output.name}.lock"), output):
+        yield staging()  # the output may have been written in the meantime
+
+
+@contextmanager
+def locked(lock: Path, output: Path) -> Iterator[None]:
+    """Let one process at a time work on an output; a lock ends with its process.
+
+    Raises:
+        InputError: another process is at work on it.
+    """
     descriptor = _acquire(lock)
     if descriptor is None:
         found, expected = "another process at work on it", "one at a time"
         raise InputError(output, "output", found, expected, "wait for it, or name another")
     try:
-        yield staging()  # the output may have been written in the meantime
+        yield
     finally:
         lock.unlink(missing_ok=True)
         os.close(descriptor)

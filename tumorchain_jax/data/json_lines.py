@@ -33,22 +33,26 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
             offset += len(line)
 
 
-def parse_line(line: str | bytes, source: object) -> dict[str, Any]:
+def parse_line(
+    line: str | bytes, source: object, unique: bool = False, hint: str = HINT
+) -> dict[str, Any]:
     """Parse a line that must be a JSON object.
 
     Args:
         source: what an error names.
+        unique: refuse an object with a field twice, of which the last would count.
+        hint: of an error.
 
     Raises:
         InputError: it is something else.
     """
     try:
-        values = json.loads(line)
+        values = json.loads(line, object_pairs_hook=_without_twins if unique else None)
     except (ValueError, RecursionError) as error:
         found = "too many nested brackets" if isinstance(error, RecursionError) else str(error)
-        raise InputError(source, "JSON", found, "a JSON object on one line", HINT) from error
+        raise InputError(source, "JSON", found, "a JSON object on one line", hint) from error
     if not isinstance(values, dict):
-        raise InputError(source, "JSON", _shown(values), "a JSON object on one line", HINT)
+        raise InputError(source, "JSON", _shown(values), "a JSON object on one line", hint)
     return values
 
 
@@ -62,22 +66,24 @@ class LineFields:
         source: what errors name: a file and a line.
         values: the object.
         where: the object within the line, `rounds[0].`; empty for the line's own.
+        hint: of errors that have none of their own.
     """
 
     source: object
     values: Mapping[str, Any]
     where: str = ""
+    hint: str = HINT
 
-    def refuse(self, name: str, expected: str, hint: str = HINT) -> NoReturn:
+    def refuse(self, name: str, expected: str, hint: str = "") -> NoReturn:
         """Raise an InputError about a field."""
         found = _shown(self.values[name]) if name in self.values else "no such field"
-        raise InputError(self.source, self.where + name, found, expected, hint)
+        raise InputError(self.source, self.where + name, found, expected, hint or self.hint)
 
     def check_known(self, names: Collection[str]) -> None:
         """Refuse fields other than `names`."""
         for name in sorted(set(self.values) - set(names)):
             found, expected = "an unknown field", f"only {', '.join(sorted(names))}"
-            raise InputError(self.source, self.where + name, found, expected, HINT)
+            raise InputError(self.source, self.where + name, found, expected, self.hint)
 
     def text(self, name: str, default: str | None = None, filled: bool = False) -> str:
         """Read a string that UTF-8 can hold; `filled`: of more than white space."""
@@ -151,9 +157,17 @@ class LineFields:
         if not isinstance(value, list) or not value or {type(item) for item in value} != {dict}:
             self.refuse(name, f"a list of one or more objects {example}")
         return [
-            LineFields(self.source, item, f"{self.where}{name}[{number}].")
+            LineFields(self.source, item, f"{self.where}{name}[{number}].", self.hint)
             for number, item in enumerate(value)
         ]
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} twice")
+    return values
 
 
 def _is_text(value: object) -> bool:

@@ -87,14 +87,16 @@ def render(report: ReportRecord) -> str:
     return page(f"{report.name} · TumorChain report", content, code)
 
 
-def page(title: str, content: str, code: str = "") -> str:
+def page(title: str, content: str, code: str = "", more_style: str = "", allowed: str = "") -> str:
     """Put content into a whole page, between two notices.
 
     Args:
         content: HTML.
         code: the only script that the page may run.
+        more_style: CSS of this page alone.
+        allowed: what the page's policy allows besides, as `connect-src 'self'`.
     """
-    policy, element = POLICY, ""
+    policy, element = f"{POLICY}; {allowed}" if allowed else POLICY, ""
     if code:
         sha256 = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
         policy += f"; script-src 'sha256-{sha256}'"
@@ -108,7 +110,7 @@ def page(title: str, content: str, code: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>
-{style}</style>
+{style}{more_style}</style>
 </head>
 <body>
 <main>

@@ -62,7 +62,7 @@ def _is_tumour(fact: Fact) -> bool:
 
 
 def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
-    """Present here and absent there: the same name in the same place, or a tumour in a normal organ."""
+    """Present here, absent there: one name in one place, or a tumour in a normal organ."""
     present = [f for f in _lesion_facts(facts) if f.polarity == "present"]
     absent = [f for f in facts if f.attribute == "finding" and f.polarity == "absent"]
     denied = [f for f in facts if (f.attribute, f.value) == ("impression", "no tumour")]
@@ -74,9 +74,8 @@ def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
             if _denies(other, fact):
                 yield _ordered("polarity", fact, other)
         for other in denied:
-            if (
-                other.organ in ("", fact.organ) and (fact.value == "tumour" or _is_tumour(fact))
-            ) or (other.organ in ("", fact.organ) and fact.value in (*_TUMOUR, "metastasis")):
+            is_one = _is_tumour(fact) or fact.value in (*_TUMOUR, "metastasis")
+            if is_one and other.organ in ("", fact.organ):
                 yield _ordered("polarity", fact, other)
 
 
@@ -103,9 +102,9 @@ def _organs(facts: list[Fact]) -> Iterator[Conflict]:
     }  # fmt: skip
     primary = [f for f in masses if f.value in _TUMOUR and f.organ]
     for fact in facts:
-        if _is_tumour(fact) and fact.polarity == "present" and fact.organ and primary:
-            if fact.organ not in organs:
-                yield _ordered("organ", primary[0], fact)
+        concluded = _is_tumour(fact) and fact.polarity == "present" and fact.organ
+        if concluded and primary and fact.organ not in organs:
+            yield _ordered("organ", primary[0], fact)
 
 
 def _sides(facts: list[Fact]) -> Iterator[Conflict]:

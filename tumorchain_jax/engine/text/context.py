@@ -53,7 +53,8 @@ _VERB = (
     r"remains?|reveals?|exhibits?|invades?|extends?)"
 )
 _NEW_CLAUSE = re.compile(
-    rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
+    rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|"
+    rf"an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
     re.IGNORECASE,
 )
 _REACH = 250

@@ -17,7 +17,8 @@ _SKIPPED = re.compile(
     r"separate|distinct|sharp|liver|low|high|density|attenuation|tiny|round|oval|dense|ill|well|"
     r"soft|tissue|lymph|short|axis|similar|mixed|vague|known|lung|bowel|adjacent|sized|"
     r"positive|subtle|dark|bright|deep|additional|discrete|possible|suspected|mm|cm|x|"
-    r"\d+(?:[.,]\d+)?|weitere\w*|neue\w*|runde\w*|scharf|unscharf|begrenzte\w*|vergrößerte\w*|\w+dense\w*|"
+    r"\d+(?:[.,]\d+)?|weitere\w*|neue\w*|runde\w*|scharf|unscharf|begrenzte\w*|vergrößerte\w*|"
+    r"\w+dense\w*|"
     r"große\w*|kleine\w*|pathologische\w*|\w+ige\w*|\w+iche\w*|\w+äre\w*|leber))[^\S\n]*$"
 )
 

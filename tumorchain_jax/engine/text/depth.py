@@ -21,22 +21,27 @@ _INTO = (
     r"penetrat\w+(?: into)?|breach\w*(?: into)?|infiltriert|wächst in|breaks? (?:through )?into|"
     r"protrud\w+ into|pass\w* into)"
 )
-_THE = r"(?:\s+(?:the|its|of|around|into|das|die|den|adjacent|neighbou?ring|surrounding|nearby|outer|perigastric|pericolic))*\s+"
+_THE = (
+    r"(?:\s+(?:the|its|of|around|into|das|die|den|adjacent|neighbou?ring|surrounding|nearby|outer|"
+    r"perigastric|pericolic))*\s+"
+)
 _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("neighbour", re.compile(
         rf"\b{_INTO}{_THE}(?:{_ORGAN}|(?:neighbou?ring |adjacent |another |other |nearby |"
         r"surrounding )(?:organs?|structures?|viscera|viscus)|neighbou?r\w*|nachbarorgane?)\b|"
         r"\b(?:invasion|infiltration|involvement) of" + _THE
-        + rf"(?:{_ORGAN}|(?:neighbou?ring|adjacent|another|other|nearby) (?:organs?|structures?))\b|"
+        + rf"(?:{_ORGAN}|(?:neighbou?ring|adjacent|another|other|nearby) (?:organ|structure)s?)\b|"
         r"\binto (?:a |an )?(?:neighbou?ring|adjacent|another|other) organ|"
-        r"\b(?:neighbou?ring|adjacent|another) (?:organ|structure)s? (?:is|are) (?:invaded|infiltrated|involved)")),
+        r"\b(?:neighbou?ring|adjacent|another) (?:organ|structure)s? (?:is|are) (?:invaded|"
+        r"infiltrated|involved)")),
     ("surface", re.compile(
         rf"\b(?:{_INTO}|perforat\w+|breach\w*|exten\w+ to|reach\w*|at|up to|touch\w*|involv\w+|"
         r"to|penetrat\w+)" + _THE
         + r"(?:outer surface|serosal? ?(?:surface)?|serosa|visceral peritoneum|outer (?:covering|"
         r"layer|lining|margin of the wall)|organ surface|surface(?: of the (?:organ|stomach|colon|"
         r"o?esophagus))?|peritoneal (?:surface|covering)|oberfläche)\b|"
-        r"\bserosa(?:l surface)? (?:is |has been )?(?:reached|involved|breached|invaded|infiltrated)|"
+        r"\bserosa(?:l surface)? (?:is |has been )?(?:reached|involved|breached|invaded|"
+        r"infiltrated)|"
         r"\bserosal (?:invasion|involvement|breach|penetration|infiltration)|transserosal")),
     ("fat", re.compile(
         rf"\b{_INTO}{_THE}{_FAT}|\b(?:invasion|infiltration|involvement) of{_THE}{_FAT}|"
@@ -46,30 +51,40 @@ _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         r"extension|infiltration|invasion|spread)|"
         + rf"\b{_FAT} (?:is|are) (?:invaded|infiltrated|involved|reached)|"
         r"\bsubserosa\w*|\bperi\w+ fat (?:invasion|infiltration|involvement|extension)|"
-        r"\bwandüberschreitend|\binfiltration (?:des|in das) (?:\w+ )?fettgewebes?|fettgewebsinfiltration")),
+        r"\bwandüberschreitend|\binfiltration (?:des|in das) (?:\w+ )?fettgewebes?|"
+        r"fettgewebsinfiltration")),
     ("inner wall", re.compile(
-        r"\b(?:confined to|limited to|within|restricted to|in|involv\w+|invad\w+|infiltrat\w+(?: into)?|"
-        r"exten\w+ (?:in)?to|stays? (?:with)?in|keeps? to|contained (?:with)?in|beschränkt auf|into)"
+        r"\b(?:confined to|limited to|within|restricted to|in|involv\w+|invad\w+|"
+        r"infiltrat\w+(?: into)?|"
+        r"exten\w+ (?:in)?to|stays? (?:with)?in|keeps? to|contained (?:with)?in|beschränkt auf|"
+        r"into)"
         r"(?:\s+(?:the|its|die|only))*\s+"
-        r"(?:inner (?:wall|half|part|layers?|third|aspect|portion)(?: (?:half |part |layers? )?of (?:the |its )?(?:\w+ )?wall)?|"
+        r"(?:inner (?:wall|half|part|layers?|third|aspect|portion)(?: (?:half |part |"
+        r"layers? )?of (?:the |its )?(?:\w+ )?wall)?|"
         r"(?:sub)?mucosa\w*|mucosal layer|superficial (?:wall )?layers?|inner half)\b|"
         r"\b(?:intramucosal|submucosal invasion|superficial (?:wall )?involvement)\b")),
     ("wall", re.compile(
         r"\b(?:confined to|limited to|within|restricted to|keep\w* to|stays? (?:with)?in|remains? "
         r"(?:with)?in|contained (?:with)?in|respects?|held by|beschränkt auf|invad\w+|"
         r"infiltrat\w+(?: into)?|exten\w+ (?:in)?to|into)"
-        r"(?:\s+(?:the|its|die|thickness|of|only|to))*\s+(?:(?:gastric|bowel|colonic|o?esophageal|organ|"
+        r"(?:\s+(?:the|its|die|thickness|of|only|to))*\s+(?:(?:gastric|bowel|colonic|o?esophageal|"
+        r"organ|"
         r"stomach|muscular|rectal|outer|intestinal|muscle|visceral)\s+)*"
         r"(?:wall|muscularis(?: propria)?|muscle layer|muscle coat|wand)\b|"
-        r"\b(?:not|no|without|nor)\b[^.;]{0,40}?\b(?:beyond|past|pass\w*|cross\w*|through|breach\w*|"
-        r"outside|exceed\w*|transgress\w*|leave|leaving)(?:\s+(?:the|its|of|extension))*\s+(?:\w+\s+)?"
-        r"(?:wall|muscularis)|\b(?:no|without)(?: \w+)? (?:extramural|transmural) (?:extension|growth|"
-        r"spread|component|invasion)|\bintramural\b|\b(?:outer )?(?:fat|serosa) (?:is |are )?(?:intact|"
+        r"\b(?:not|no|without|nor)\b[^.;]{0,40}?\b(?:beyond|past|pass\w*|cross\w*|through|"
+        r"breach\w*|"
+        r"outside|exceed\w*|transgress\w*|leave|leaving)(?:\s+(?:the|its|of|"
+        r"extension))*\s+(?:\w+\s+)?"
+        r"(?:wall|muscularis)|\b(?:no|without)(?: \w+)? (?:extramural|transmural) (?:extension|"
+        r"growth|"
+        r"spread|component|invasion)|\bintramural\b|\b(?:outer )?(?:fat|serosa) (?:is |"
+        r"are )?(?:intact|"
         r"preserved|clear|clean|not (?:involved|invaded|infiltrated|reached))")),
 )  # fmt: skip
 _DEPTH_KEY = re.compile(
     r"\b(?:depth|invasion|depth of invasion|wall invasion|tiefe|eindringtiefe|wall)\s*[:=|-]\s*"
-    r"(?:(?P<neighbour>neighbou?r\w*|adjacent organ|other organ)|(?P<surface>(?:outer )?surface|serosa)|"
+    r"(?:(?P<neighbour>neighbou?r\w*|adjacent organ|other organ)|(?P<surface>(?:outer )?surface|"
+    r"serosa)|"
     r"(?P<fat>(?:\w+ )?fat|subserosa)|(?P<inner>inner|mucosa|submucosa)|(?P<wall>wall|muscul\w+))"
 )
 _DENIED = re.compile(r"\b(?:no|not|without|nor|never|neither|kein\w*|ohne|nicht)\b[^.;,]{0,50}$")

@@ -154,6 +154,13 @@ def _depth(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
             continue
         if value in ("wall", "inner wall") and lesion.place.organ not in _HOLLOW:
             continue
+        if value == "neighbour" and _names(notes.text[start:end], lesion.place.organ):
+            continue
         context = judge(setting, start, end) or Context()
         context = replace(context, polarity="present" if is_so else "absent")
         notes.draft(setting, "depth", value, start, end, context, lesion.place, lesion)
+
+
+def _names(text: str, organ: str) -> bool:
+    """Whether "involves the transverse colon" names the organ that the tumour is of."""
+    return organ != "" and organ[-6:] in text.replace("oesoph", "esoph")

@@ -70,9 +70,9 @@ class Lesions:
         "Known carcinoma of the colon. There is a 3 cm mass in the cecum." speaks of one.
         """
         for lesion in self.all:
-            if lesion.place == Place(place.organ) and place.organ and not lesion.sizes:
-                if lesion.value in GENERIC or lesion.value in _malignant():
-                    return lesion if value in GENERIC and not lesion.several else None
+            is_bare = lesion.place == Place(place.organ) and place.organ and not lesion.sizes
+            if is_bare and (lesion.value in GENERIC or lesion.value in _malignant()):
+                return lesion if value in GENERIC and not lesion.several else None
         return None
 
     def match(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:

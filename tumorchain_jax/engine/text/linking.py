@@ -66,9 +66,8 @@ def find_carrier(
     """Return the mention that an attribute at `start` to `end` belongs to."""
     after = [m for m in mentions if m.term.start >= end]
     before = [m for m in mentions if m.term.end <= start]
-    if after:
-        if leads_to(notes, end, after[0]):
-            return after[0]
+    if after and leads_to(notes, end, after[0]):
+        return after[0]
     if before:
         between = notes.text[before[-1].term.end : start]
         if after and re.search(r";|\.\s", between):

@@ -109,12 +109,12 @@ def _name(
         drafted = list(zip(own, lesions, strict=True))
     for place, lesion in drafted:
         notes.draft(setting, attribute, value, term.start, term.end, context, place, lesion)
-        if attribute == "finding" and (value, place.organ) in _SPECIFIC_IMPRESSION and exists:
-            if setting.section == "impression" or meant:
-                specific = _SPECIFIC_IMPRESSION[value, place.organ]
-                notes.draft(
-                    setting, "impression", specific, term.start, term.end, context, place, lesion
-                )
+        concludes = attribute == "finding" and exists and (setting.section == "impression" or meant)
+        specific = _SPECIFIC_IMPRESSION.get((value, place.organ))
+        if concludes and specific:
+            notes.draft(
+                setting, "impression", specific, term.start, term.end, context, place, lesion
+            )
     if exists and entry.kind != "state":
         _count(notes, setting, term, places)
     return lesions

@@ -28,7 +28,8 @@ _NAMES_DISEASE = re.compile(
 )
 _UNTICKED_CHOICE = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1)[^\[\]|;,.\u2610-\u2612\u25a1]*")
 _OF_NODES = re.compile(
-    r"\b(?P<none>none|no|zero|0) (?:of|/|out of) (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|out of|von)\s*"
+    r"\b(?P<none>none|no|zero|0) (?:of|/|out of) (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|"
+    r"out of|von)\s*"
     r"(?P<of>\d{1,3})\b|\b(?P<positive>\d{1,2}) (?:positive|involved|metastatic)\b|"
     r"\b(?:positive|involved|metastatic)(?: (?:lymph )?nodes?)?\s*[:=]\s*(?P<keyed>\d{1,2})\b"
 )

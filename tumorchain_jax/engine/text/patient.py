@@ -10,9 +10,11 @@ from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.setting import Setting
 
 _AGE = re.compile(
-    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?)(?:[\s-]*(?:old|alt))?|"
+    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?)(?:[\s-]*(?:old|"
+    r"alt))?|"
     r"[\s-]*(?P<initial>y(?=\s*/?\s*[mf]\b)|(?=[mf]\b)|-?jährige[rn]?))(?![a-z])|"
-    r"\bage[d]?[\s:=]{1,3}(?P<keyed>\d{1,3})\b|\balter\s*[:=]\s*(?P<alter>\d{1,3})\b|(?P<chinese>\d{1,3})岁"
+    r"\bage[d]?[\s:=]{1,3}(?P<keyed>\d{1,3})\b|\balter\s*[:=]\s*(?P<alter>\d{1,3})\b|"
+    r"(?P<chinese>\d{1,3})岁"
 )
 _SEX = re.compile(
     r"\b(?:sex|gender|geschlecht)\s*[:=]\s*(?P<key>female|male|f|m|w|weiblich|männlich)\b|"
@@ -20,6 +22,10 @@ _SEX = re.compile(
     r"\b(?P<male>m[ae]n|male|gentleman|mr|herr|männlich)\b|"
     r"\b\d{1,3}[\s-]*(?:y(?:/?o|rs?|ears?)?(?:[\s-]*old)?[\s,/]*)?(?P<letter>[mfw])\b(?!\s*\d)"
 )
+
+
+_RELATIVE = re.compile(r"\b(?:mother|father|sister|brother|son|daughter|aunt|uncle|wife|husband)\b")
+_SEX_KEY = re.compile(r"\b(?:sex|gender|geschlecht)\s*[:=]")
 
 
 def read_patient(notes: Notes, setting: Setting) -> None:
@@ -46,27 +52,14 @@ def read_patient(notes: Notes, setting: Setting) -> None:
                     setting, "histology", term.value, term.start, term.end, context,
                     None, None, about="stage",
                 )  # fmt: skip
-    if setting.section in ("open", "history", "findings", "pathology"):
-        if age := find_age(notes.text, sentence.start, sentence.end):
-            if not re.search(
-                r"\b(?:mother|father|sister|brother|son|daughter|aunt|uncle)\b", setting.words
-            ):
-                notes.draft(
-                    setting,
-                    "age",
-                    str(age[0]),
-                    age[1],
-                    age[2],
-                    Context(),
-                    Place(""),
-                    None,
-                    unit="years",
-                )
-    if setting.section in ("open", "history") or re.search(
-        r"\b(?:sex|gender|geschlecht)\s*[:=]", setting.words
-    ):
-        if sex := find_sex(notes.text, sentence.start, sentence.end):
-            notes.draft(setting, "sex", *sex, Context(), Place(""), None)
+    own = not _RELATIVE.search(setting.words)
+    age = find_age(notes.text, sentence.start, sentence.end)
+    if age and own and setting.section in ("open", "history", "findings", "pathology"):
+        years, start, end = age
+        notes.draft(setting, "age", str(years), start, end, Context(), Place(""), unit="years")
+    sex = find_sex(notes.text, sentence.start, sentence.end)
+    if sex and own and (setting.section in ("open", "history") or _SEX_KEY.search(setting.words)):
+        notes.draft(setting, "sex", *sex, Context(), Place(""))
 
 
 def find_age(text: str, start: int, end: int) -> tuple[int, int, int] | None:
@@ -74,9 +67,11 @@ def find_age(text: str, start: int, end: int) -> tuple[int, int, int] | None:
     for match in _AGE.finditer(text, start, end):
         name = next(n for n in ("age", "keyed", "alter", "chinese") if match[n])
         after = text[match.end() : match.end() + 12].lstrip()
-        if not after.startswith(("ago", "before", "after", "history", "of", "previous", "earlier")):
-            if 0 < int(match[name]) <= 120:
-                return int(match[name]), *match.span(name)
+        is_span = after.startswith(
+            ("ago", "before", "after", "history", "of", "previous", "earlier")
+        )
+        if not is_span and 0 < int(match[name]) <= 120:
+            return int(match[name]), *match.span(name)
     return None
 
 

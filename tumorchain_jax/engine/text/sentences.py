@@ -11,7 +11,7 @@ _SHORT = (
 )
 _ABBREVIATION = re.compile(_SHORT)
 # A full stop that is none of a number, or the end of a line; both are looked at again.
-_END = re.compile(r"[.!?](?=[\s)\]\"']|$)|[。！？]|;(?=\s)|\n")
+_END = re.compile(r"[.!?](?=[\s)\]\"']|$)|[\u3002\uff01\uff1f]|;(?=\s)|\n")
 _ITEM = re.compile(
     r"[ \t]*(?:[*+>#\u2610\u2611\u2612]|-{1,2}[ \t]|\d{1,2}[.)][ \t]|\(?[a-z\d]\)[ \t]|\[[ x]?\]|"
     r"[a-z][\w /&,()-]{0,40}:(?:[ \t]|$))"
@@ -19,8 +19,7 @@ _ITEM = re.compile(
 _BLANK = re.compile(r"[ \t]*(?:\n|$)")
 _LEAST_WIDTH = 50
 MOST_CHARACTERS = 700
-"""A longer sentence is cut at a space: what it says first and last has little to do with each other,
-and the time to read it must not grow with the square of its length."""
+"""A longer sentence is cut at a space: the time to read it must not grow with its square."""
 
 
 @dataclass(frozen=True)

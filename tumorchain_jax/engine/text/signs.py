@@ -14,8 +14,10 @@ from tumorchain_jax.engine.text.vocabulary import Entry, Term
 _NO_OTHERS = re.compile(
     r"\b(?:others?|additional|associated|accompanying|secondary|ancillary|further)\s*"
     r"(?:features?|findings?|signs?|changes?|characteristics?)?\s*[:=|]\s*(?:none|no|nil|-)(?!\w)|"
-    r"\bno (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|changes?)\b|"
-    r"\bwithout (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|changes?)\b"
+    r"\bno (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|"
+    r"changes?)\b|"
+    r"\bwithout (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|"
+    r"changes?)\b"
 )
 _LARGE = re.compile(
     r"\b(?:not |nicht )?(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b"

@@ -12,7 +12,8 @@ _NO_SIZE_AFTER = re.compile(
     r"from the|apart|distance|schicht\w*|oberhalb|unterhalb|entfernt|ab ano)\b"
 )
 _NO_SIZE_BEFORE = re.compile(
-    r"\b(?:slice thickness|thickness of|distance(?: of)?|slices? of|collimation(?: of)?|reconstructed"
+    r"\b(?:slice thickness|thickness of|distance(?: of)?|slices? of|collimation(?: of)?|"
+    r"reconstructed"
     r"(?: at| to)?|every|wall thickness|spans?|duct(?: is| measures?| of| up to| dilated(?: to)?|"
     r" measuring)*(?: up to)?|cali(?:ber|bre)(?: of)?|length of|segment of|over|within|less than|"
     r"below|under|smaller than|margin of|spleen(?: is| measures)?|threshold(?: of)?|"
@@ -40,7 +41,8 @@ _PRIOR_AFTER = re.compile(
     r"at baseline)"
 )
 _THAN = re.compile(
-    r"\b(?:compared|comparison|vs|versus|previous\w*|was|prior|up|down|related)\.? (?:to |with )?[^,;.(]{0,12}$"
+    r"\b(?:compared|comparison|vs|versus|previous\w*|was|prior|up|down|related)\.? (?:to |"
+    r"with )?[^,;.(]{0,12}$"
 )
 _NOW_BEFORE = re.compile(
     r"\b(?:now|currently|today|presently|aktuell|jetzt|heute|to|auf)\b[^,;.(]{0,30}$"

@@ -12,7 +12,7 @@ from importlib import resources
 
 from tumorchain_jax.anatomy.organs import NAMES, display_name
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.engine.text.wording import Wording, key_of
+from tumorchain_jax.engine.text.wording import Word, Wording, key_of
 
 FILES = ("vocabulary.tsv", "german.tsv")
 KINDS = (
@@ -30,8 +30,10 @@ _GERMAN_PLURALS = (
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
+_SHORTENED = frozenset({"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"})
 _AND_SEGMENT = re.compile(
-    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|[iv]{1,4})([ab]?)"
+    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"[iv]{1,4})([ab]?)"
     r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
 )
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
@@ -108,6 +110,13 @@ def find_terms(wording: Wording) -> list[Term]:
     return found
 
 
+def _is_joined(text: str, left: Word, right: Word) -> bool:
+    """Whether two words may belong to one term: nothing much stands between them."""
+    if _GAP.fullmatch(text, left.end, right.start):
+        return True
+    return left.key in _SHORTENED and text[left.end : right.start] in (".", ". ")
+
+
 def _further_segments(wording: Wording, term: Term) -> Iterator[Term]:
     """Yield the other numbers of "segments V, VI and VIII"."""
     end = term.end
@@ -125,7 +134,7 @@ def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     words, text = wording.words, wording.text
     node, entries, length = _tree(), None, 0
     for n in range(k, len(words)):
-        if n > k and not _GAP.fullmatch(text, words[n - 1].end, words[n].start):
+        if n > k and not _is_joined(text, words[n - 1], words[n]):
             break
         following = node.branches.get(words[n].key)
         if following is None:

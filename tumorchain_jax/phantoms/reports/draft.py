@@ -105,9 +105,9 @@ def _layout(style: Style, name: str, block: Block) -> str:
 class Pen:
     """Fills templates of a style's phrase book with words."""
 
-    def __init__(self, style: Style, rng: Random):
+    def __init__(self, style: Style, rng: Random, book: str = ""):
         self.rng = rng
-        self.phrases = phrase_book(style.name)
+        self.phrases = phrase_book(book or style.name)
         self.words = word_book(style.language)
 
     def word(self, *keys: str) -> Sequence[str]:

@@ -14,7 +14,7 @@ class Ruler:
         self.comma = style.language == "de"
         self.mixed = style.units == "mixed"
         self.unit = rng.choice(("mm", "cm")) if self.mixed else style.units
-        self.times = rng.choice((" x ", " x ", "x", " × "))
+        self.times = rng.choice((" x ", " x ", "x", " \u00d7 "))
         if style.name == "dictated":
             self.times = rng.choice((" by ", " x "))
 

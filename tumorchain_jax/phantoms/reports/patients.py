@@ -224,9 +224,7 @@ class _Drawing:
         parts = _LIVER_PARTS if organ == LIVER else SUB_ORGANS[organ]
         places = rng.sample(parts, count)
         largest = sorted((self._size(9, 95) for _ in places), reverse=True)
-        return tuple(
-            self._lesion(part, size) for part, size in zip(places, largest, strict=True)
-        )
+        return tuple(self._lesion(part, size) for part, size in zip(places, largest, strict=True))
 
     def _lesion(self, part: str, size: int) -> Lesion:
         rng, organ = self.rng, self.organ

@@ -22,6 +22,7 @@ class Style:
         certain: odds of a definite, a probable and a possible impression.
         units: how lengths are written: `mm`, `cm`, or `mixed` within one report.
         language: code of its words.
+        pathology: phrase book of the pathology reports.
         british: British spelling.
         slips: what happens to the text at the end.
         held_out: reported on, but used in no choice.
@@ -36,6 +37,7 @@ class Style:
     certain: tuple[int, int, int] = (5, 4, 1)
     units: str = "mixed"
     language: str = "en"
+    pathology: str = "pathology"
     british: bool = False
     slips: Slips = ""
     held_out: bool = False
@@ -45,14 +47,14 @@ STYLES: dict[str, Style] = {
     style.name: style
     for style in (
         Style("structured", "organs", units="cm"),
-        Style("telegraphic", "organs"),
+        Style("telegraphic", "organs", pathology="synoptic"),
         Style("dictated"),
         Style("priors", priors=0.8, units="mm"),
         Style("hedged", hedges=0.7, certain=(2, 4, 4)),
         Style("negations", negations=0.85, length=5),
         Style("typos", slips="typos"),
-        Style("german", "organs", language="de"),
-        Style("template", "lines", units="mm", held_out=True),
+        Style("german", "organs", language="de", pathology="pathologie"),
+        Style("template", "lines", units="mm", pathology="synoptic", held_out=True),
         Style("capitals", slips="capitals", held_out=True),
         Style("letter", british=True, held_out=True),
     )

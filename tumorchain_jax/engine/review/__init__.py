@@ -1,0 +1,1 @@
+"""The review of a sample of records by people: pages, verdicts, agreement."""

@@ -1,0 +1,1 @@
+"""Runs over a list of cases: resumable, of any number of workers, always the same bytes."""
