@@ -113,7 +113,7 @@ def _drawing(graph: KnowledgeGraph, organ: str) -> str:
     nodes = "".join(_node(graph, name, place, name == organ) for name, place in places.items())
     title = f"<title>{escape(organ)}: parts, impressions, findings</title>"
     return (
-        f'<svg class="graph" viewBox="-120 0 {_SIZE + 240} {_SIZE}" role="img">'
+        f'<svg class="graph" viewBox="-120 -120 {_SIZE + 240} {_SIZE + 240}" role="img">'
         f"{title}{lines}{nodes}</svg>"
     )
 
