@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.anatomy.substructures import SEGMENTS
-from tumorchain_jax.engine.agents.statements import SUSPICIOUS, is_sure, labels_of
+from tumorchain_jax.engine.agents.statements import is_sure, labels_of
 from tumorchain_jax.engine.facts import Fact
 
 # Sizes differ where they differ by more than both; reports round, and measure by hand.
 _MM, _SHARE = 10.0, 0.35
+# What a map of lesions holds; metastases elsewhere are mostly not in it.
+_TUMOURS = ("mass", "tumour")
 # Parts that reports know -> those that the label map gives, where the names differ.
 _COARSE: dict[str, tuple[str, ...]] = {
     "right lobe of the liver": tuple(f"liver segment {n}" for n in ("V", "VI", "VII", "VIII")),
@@ -57,7 +59,7 @@ def _lesions_differ(reports: list[Fact], masks: list[Fact]) -> Iterator[str]:
     for organ in map(display_name, DIGESTIVE):
         said = [f for f in reports if f.organ == organ and f.lesion]
         seen = [f for f in masks if f.organ == organ and f.lesion]
-        told = {f.lesion for f in said if f.attribute == "finding" and f.value in SUSPICIOUS}
+        told = {f.lesion for f in said if f.attribute == "finding" and f.value in _TUMOURS}
         shown = {f.lesion for f in seen}
         if bool(told) != bool(shown):
             who, other = ("report", "masks") if told else ("masks", "report")
