@@ -107,6 +107,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, required=True)
     options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     cases = options.folder / "reports" / "cases.jsonl"
     words = ("phantoms", "--reports", str(options.cases), "-o", str(cases.parent))
     subprocess.run([*COMMAND[:3], *words], check=True, stdout=subprocess.DEVNULL)
