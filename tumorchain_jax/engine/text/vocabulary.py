@@ -152,6 +152,7 @@ def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     return Term(entries, words[k].start, last.end, plural), length
 
 
+@cache
 def known_words() -> frozenset[str]:
     """Return every word of the terms in small letters, as the files spell it."""
     phrases = [*NAMES, *(phrase for phrase, _ in _lines())]
