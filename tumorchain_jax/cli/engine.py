@@ -61,10 +61,8 @@ def add_command(command: Command) -> None:
     _takes_agents(plan)
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
 
-    measure = command(
-        "engine measure", _measure, "Measure the masks of a scan, for the list of cases"
-    )
-    add = measure.add_argument
+    masks = command("engine masks", _masks, "Measure the masks of a scan, for the list of cases")
+    add = masks.add_argument
     add("-i", "--input", type=Path, required=True, metavar="SCAN", help="CT that is measured")
     add("--labels", type=Path, metavar="MAP", help="its organs: TotalSegmentator v2 `total` ids")
     add(
@@ -268,7 +266,7 @@ def _plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(options: argparse.Namespace) -> int:
+def _masks(options: argparse.Namespace) -> int:
     from tumorchain_jax.engine.measurements import write_measurements
     from tumorchain_jax.engine.segmenter import measure_files
     from tumorchain_jax.segmentation.factory import read_segmenter

@@ -6,7 +6,7 @@ JSON lines in UTF-8, one case each; paths start from the list's own folder and s
      "pathology": ["a-17/pathology.txt"], "language": "en", "sex": "female", "age": 64}
 
 `pathology`, `language`, `sex` and `age` may be left out. A report is a text file in UTF-8, with or
-without a byte order mark. `masks` may name the file that `tumorchain engine measure` wrote of the
+without a byte order mark. `masks` may name the file that `tumorchain engine masks` wrote of the
 first scan.
 """
 

@@ -1,4 +1,4 @@
-"""Facts of masks on disk: one JSON object a line, as `tumorchain engine measure` writes them."""
+"""Facts of masks on disk: one JSON object a line, as `tumorchain engine masks` writes them."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tumorchain_jax.core.files import write_file
 from tumorchain_jax.data.json_lines import parse_line
 from tumorchain_jax.engine.facts import ATTRIBUTES, Fact, Source
 
-_HINT = "make it again with `tumorchain engine measure`"
+_HINT = "make it again with `tumorchain engine masks`"
 _FIXED = {"polarity": "present", "certainty": "definite", "time": "current"}
 
 
