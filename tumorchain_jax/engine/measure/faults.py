@@ -108,7 +108,7 @@ def _invented(rng: Random, view: View, chain: Chain) -> Chain | None:
         return None
     known = {fact.value for fact in (*view.facts, *view.around)}
     value = rng.choice([v for v in ("cyst", "haemangioma", "granuloma") if v not in known])
-    cited = rng.choice([claim for claim in chain[0].claims])
+    cited = rng.choice(chain[0].claims)
     claim = Claim(f"{view.organ} lesion 9", "finding", value, cited.facts)
     return (Step("finding", f"the {view.organ} shows a {value}", (claim,)), *chain)
 

@@ -25,6 +25,10 @@ _SOLID, _NODE = "mass", "lymph node"
 SIZE_TOLERANCE_MM = 0.5
 
 
+_DISEASES = {
+    "cyst": "hepatic cyst", "haemangioma": "hepatic haemangioma",
+    "metastasis": "liver metastasis", "pancreatitis": "acute pancreatitis",
+}  # fmt: skip
 _ORGANS = frozenset(map(display_name, range(len(ORGANS))))
 _UNKNOWN = ("TX", "NX", "MX")
 
@@ -252,9 +256,7 @@ class _Comparing:
         free |= {("radiology", s.organ, "tumour") for s in self.truth if s.value == "tumour"}
         for each in self.truth:
             if each.attribute == "finding" and each.is_current:
-                names = {"cyst": "hepatic cyst", "haemangioma": "hepatic haemangioma",
-                         "metastasis": "liver metastasis", "pancreatitis": "acute pancreatitis"}  # fmt: skip
-                free.add(("radiology", each.organ, names.get(each.value, "tumour")))
+                free.add(("radiology", each.organ, _DISEASES.get(each.value, "tumour")))
         return free
 
     def _true_of_tissue(self, fact: Fact) -> None:

@@ -146,7 +146,7 @@ def lines(found: dict[str, Any]) -> list[str]:
                 _num(taken, 4),
                 _num(of["records_entailed"]["share"], 4),
                 _num(twins, 2),
-            )  # fmt: skip
+            )
         )
     out += ["* held out: reported, and used in no choice; F1 with 95 % intervals over patients", ""]
     each = styles["open styles"]["each"] if "open styles" in styles else {}

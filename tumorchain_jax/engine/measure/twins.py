@@ -1,4 +1,4 @@
-"""Adversarial twins read: what must go has gone, what must come has come, contradictions are told."""
+"""Adversarial twins read: what must go has gone, what must come is there, conflicts are told."""
 
 from dataclasses import dataclass
 
