@@ -32,7 +32,7 @@ BATCH = 20
 TWINS_SHARE = 10
 """Twins are read of every tenth patient, for there are 16 of each."""
 LONG = "1 MB of text"
-"""This twin is read of the first patient of each writer alone: it takes seconds."""
+"""This twin is read of the first patient alone: it takes many seconds."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Measured:
         read: facts against the truth.
         records: of the agents against the truth.
         faults: planted in the chains of the patient's true facts.
-        identifiers: found, planted, and how many characters too many were replaced.
+        identifiers: found, planted, and how many characters too many were replaced; of every
+            tenth patient too.
         twins: of every tenth patient.
         seconds: of a core, to make the records of the case.
     """
@@ -72,7 +73,9 @@ def measure_patient(seed: int, style: str, twins: tuple[str, ...] = ()) -> Measu
         read,
         judge_records(result, read),
         plant_faults(case, report.statements, seed),
-        identifiers_found(make_case(seed, writer, identifiers=True)),
+        identifiers_found(make_case(seed, writer, identifiers=True))
+        if twins
+        else (Counter(), Counter(), 0),
         tuple(read_twins(seed, writer, twins)) if twins else (),
         seconds,
     )
@@ -94,7 +97,7 @@ def measure(
     """
     names = [style.name for style in styles_named(styles)]
     tasks = [
-        (seed + number, names[number % len(names)], _twins_of(number // len(names)))
+        (seed + number, names[number % len(names)], _twins_of(number, number // len(names)))
         for number in range(patients)
     ]
     batches = [tasks[at : at + BATCH] for at in range(0, len(tasks), BATCH)]
@@ -106,11 +109,11 @@ def measure(
     return measured
 
 
-def _twins_of(turn: int) -> tuple[str, ...]:
-    """Choose the twins that a patient gets, by how often its writer had a turn before."""
+def _twins_of(number: int, turn: int) -> tuple[str, ...]:
+    """Choose the twins of a patient: none, unless its writer's turn is a tenth one."""
     if turn % TWINS_SHARE:
         return ()
-    return tuple(kind for kind in KINDS if kind != LONG or not turn)
+    return tuple(kind for kind in KINDS if kind != LONG or not number)
 
 
 def _batch(tasks: Iterable[tuple[int, str, tuple[str, ...]]]) -> list[Measured]:
