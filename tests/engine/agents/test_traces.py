@@ -23,7 +23,7 @@ def results(count: int) -> list[tuple[Case, CaseResult]]:
     return made
 
 
-RESULTS = results(60)
+RESULTS = results(30)
 
 
 def test_every_claim_of_right_records_resolves() -> None:
@@ -31,12 +31,12 @@ def test_every_claim_of_right_records_resolves() -> None:
     for case, result in RESULTS:
         assert verify(result, case) == ()
         claims += sum(len(s.claims) for t in result.traces for s in t.steps)
-    assert claims > 3000
+    assert claims > 1500
 
 
 def test_every_impression_cites_an_edge() -> None:
     steps = [s for _, r in RESULTS for t in r.traces for s in t.steps if s.level == "impression"]
-    assert len(steps) > 300
+    assert len(steps) > 150
     assert all(claim.edges for step in steps for claim in step.claims)
 
 
@@ -114,7 +114,9 @@ def test_a_thousand_changes_of_one_token_are_caught() -> None:
     while made < 1000:
         case, result = rng.choice(RESULTS)
         at = rng.randrange(len(result.records))
-        one = replace(result, records=result.records[at : at + 1], traces=result.traces[at : at + 1])
+        one = replace(
+            result, records=result.records[at : at + 1], traces=result.traces[at : at + 1]
+        )
         changed = mutate(rng, one)
         if changed != one:
             made += 1
@@ -128,7 +130,7 @@ def test_wrong_stages_are_caught(letter: str) -> None:
     """T, N and M are the Summarizer's: what pathology states, and what imaging alone gives."""
     rng = random.Random(letter)
     planted = 0
-    for case, result in RESULTS:
+    for _, result in RESULTS:
         facts = {fact.id: fact for fact in result.facts}
         known = tuple(f for f in result.facts if f.source.kind != "pathology")
         for record, trace in zip(result.records, result.traces, strict=True):
@@ -146,7 +148,7 @@ def test_wrong_stages_are_caught(letter: str) -> None:
                 planted += 1
                 assert not list(step_problems(record.subtask, step, known, facts, GRAPH))
                 assert list(step_problems(record.subtask, wrong, known, facts, GRAPH)), wrong
-    assert planted >= 60
+    assert planted >= 30
 
 
 def test_a_step_beyond_its_subtask_is_caught() -> None:

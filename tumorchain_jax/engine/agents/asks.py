@@ -44,6 +44,7 @@ ALIKE = {
 """Value -> others that may be right as well, so that they are never offered beside it."""
 THIRDS = ("upper third", "middle third", "lower third")
 COUNTS = ("1", "2", "3", "4", "5")
+_PLACES = (("third", ""), ("box", "grid"))
 _PLACE = {"finding", "location"}
 FENCES: dict[str, frozenset[str]] = {
     "organ_position": frozenset({"third", "box"}),
@@ -139,11 +140,11 @@ def _positions(masks: Sequence[Fact]) -> Iterator[Ask]:
     """Ask where organs lie that the masks show whole."""
     label = {display_name(each): each for each in DIGESTIVE}
     for fact in masks:
-        if fact.organ not in label or fact.lesion or fact.attribute not in ("third", "box"):
+        if fact.organ not in label or (fact.attribute, fact.unit) not in _PLACES:
             continue
         claim = Claim(fact.organ, fact.attribute, fact.value, (fact.id,))
         third = fact.attribute == "third"
-        text = f"the middle of the {fact.organ} lies in the {fact.value} of the scan"
+        text = f"the centre of the {fact.organ} lies in the {fact.value} of the scan"
         if not third:
             text = f"the box around the {fact.organ} is ({fact.value})"
         yield Ask(
@@ -171,12 +172,12 @@ class _Organ:
         self.facts = [fact for fact in self.view.facts if fact.id in here]
         found = lesion_findings(f for f in self.facts if f.organ == self.name)
         self.lesions = {number: fact for (_, number), fact in found.items()}
-        doubtful = {
-            f.lesion for f in self.view.facts
+        self.doubtful = {
+            f.lesion: f for f in self.view.facts
             if f.organ == self.name and f.attribute == "finding" and f.value in LESIONS
             and f.is_current and f.lesion not in self.lesions
         }  # fmt: skip
-        self.all_known = not doubtful
+        self.all_known = not self.doubtful
         self.denied = denials(self.view.facts, self.name)
         self.clear = bool(self.denied) and not self.lesions and self.all_known
 
@@ -273,23 +274,26 @@ class _Organ:
                 yield from self._attribute(number, name, attribute, values)
 
     def _names(self, number: int) -> list[str]:
-        """Return words that name this lesion and no other of the organ."""
-        if not self.all_known:
-            return []
+        """Return words that name this lesion and no other of the organ, doubtful ones too."""
         grouped = any(
             f.attribute == "count" and f.lesion == number and f.value != "1"
             for f in self.view.facts
         )
         if grouped:
             return []
-        if len(self.lesions) == 1:
+        every = self.lesions | self.doubtful
+        if len(every) == 1:
             return [f"lesion in the {self.name}"]
         finding = self.lesions[number]
-        same = [n for n, fact in self.lesions.items() if fact.value == finding.value]
+        solid = finding.value in SUSPICIOUS
+        same = [
+            n for n, fact in every.items()
+            if fact.value == finding.value or (solid and fact.value in SUSPICIOUS)
+        ]  # fmt: skip
         if same == [number]:
             return [f"{finding.value} in the {self.name}"]
-        here = [n for n in same if self.lesions[n].part == finding.part]
-        if finding.part and here == [number] and all(self.lesions[n].part for n in same):
+        here = [n for n in same if every[n].part == finding.part]
+        if finding.part and here == [number] and all(every[n].part for n in same):
             return [f"{finding.value} in {the(finding.part)}"]
         return []
 

@@ -251,8 +251,8 @@ def _plain(case: str, asks: Sequence[Ask]) -> list[Question]:
     groups: dict[tuple[str, int, str], list[Ask]] = defaultdict(list)
     for ask in asks:
         lesion = dict(ask.words).get("lesion", "")
-        yes_no = ask.kind.split(" ")[0] in ("is", "in", "any", "lesion")
-        groups[ask.kind if yes_no else f"{ask.kind}*", ask.organ, lesion].append(ask)
+        any_organ = ask.normal and ask.kind.startswith("any ")
+        groups[ask.kind, 0 if any_organ else ask.organ, lesion].append(ask)
     for group in groups.values():
         ask = _fair(case, group)
         options = list(_wordings(case, ask))
@@ -261,7 +261,7 @@ def _plain(case: str, asks: Sequence[Ask]) -> list[Question]:
 
 
 def _fair(case: str, group: Sequence[Ask]) -> Ask:
-    """Draw one of several, each answer as likely as the other."""
+    """Draw one of several, each answer as likely as the other; of healthy organs only one."""
     answers = sorted({ask.answer for ask in group})
     key = case, group[0].kind, group[0].organ, group[0].words
     answer = answers[draw(*key, "answer") % len(answers)]

@@ -62,7 +62,7 @@ def _is_tumour(fact: Fact) -> bool:
 
 
 def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
-    """Present here and absent there: the same name in the same place, or a tumour in a normal organ."""
+    """Present here, absent there: one name in one place, or a tumour in a normal organ."""
     present = [f for f in _lesion_facts(facts) if f.polarity == "present"]
     absent = [f for f in facts if f.attribute == "finding" and f.polarity == "absent"]
     denied = [f for f in facts if (f.attribute, f.value) == ("impression", "no tumour")]
@@ -74,9 +74,8 @@ def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
             if _denies(other, fact):
                 yield _ordered("polarity", fact, other)
         for other in denied:
-            if other.organ in ("", fact.organ) and (fact.value == "tumour" or _is_tumour(fact)):
-                yield _ordered("polarity", fact, other)
-            elif other.organ in ("", fact.organ) and fact.value in (*_TUMOUR, "metastasis"):
+            is_one = _is_tumour(fact) or fact.value in (*_TUMOUR, "metastasis")
+            if is_one and other.organ in ("", fact.organ):
                 yield _ordered("polarity", fact, other)
 
 
@@ -103,9 +102,9 @@ def _organs(facts: list[Fact]) -> Iterator[Conflict]:
     }  # fmt: skip
     primary = [f for f in masses if f.value in _TUMOUR and f.organ]
     for fact in facts:
-        if _is_tumour(fact) and fact.polarity == "present" and fact.organ and primary:
-            if fact.organ not in organs:
-                yield _ordered("organ", primary[0], fact)
+        concluded = _is_tumour(fact) and fact.polarity == "present" and fact.organ
+        if concluded and primary and fact.organ not in organs:
+            yield _ordered("organ", primary[0], fact)
 
 
 def _sides(facts: list[Fact]) -> Iterator[Conflict]:
@@ -144,7 +143,7 @@ def _values(facts: list[Fact]) -> Iterator[Conflict]:
             told = [f for f in group if f.attribute == attribute]
             for first, second in _pairs(told):
                 differ = (first.value == second.value) != (first.polarity == second.polarity)
-                if differ and "absent" not in (first.polarity, second.polarity) or (
+                if (differ and "absent" not in (first.polarity, second.polarity)) or (
                     first.value == second.value and first.polarity != second.polarity
                 ):
                     yield Conflict(attribute, first, second)
@@ -191,7 +190,9 @@ def _patients(facts: list[Fact]) -> Iterator[Conflict]:
 def _by_lesion(facts: Iterable[Fact]) -> dict[tuple[str, int], list[Fact]]:
     groups: dict[tuple[str, int], list[Fact]] = defaultdict(list)
     for fact in facts:
-        if fact.lesion and fact.polarity == "present" or fact.lesion and fact.attribute in _ONE_VALUE:
+        if (fact.lesion and fact.polarity == "present") or (
+            fact.lesion and fact.attribute in _ONE_VALUE
+        ):
             groups[fact.organ, fact.lesion].append(fact)
     return groups
 

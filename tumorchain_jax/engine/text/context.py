@@ -53,7 +53,8 @@ _VERB = (
     r"remains?|reveals?|exhibits?|invades?|extends?)"
 )
 _NEW_CLAUSE = re.compile(
-    rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
+    rf"(?:,|;|\band\b)\s+(?:the\s+|there\s+|a\s+|"
+    rf"an\s+)?(?:[\w-]+\s+){{0,4}}?{_VERB}\b(?!\s+(?:not|no)\b)",
     re.IGNORECASE,
 )
 _REACH = 250
@@ -93,9 +94,7 @@ def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     """Meanings of the cues that reach the characters `start` to `end`."""
     low, high = start - _REACH, end + _REACH
     cues = [
-        cue
-        for cue in find_cues(sentence)
-        if low <= cue.end <= start or end <= cue.start <= high
+        cue for cue in find_cues(sentence) if low <= cue.end <= start or end <= cue.start <= high
     ]
     stops = [cue for cue in cues if cue.meaning == "stop"]
     for cue in cues:

@@ -66,7 +66,7 @@ def read_reports(case: Case) -> Extraction:
         facts += reader.facts()
         slips += (
             Slip(reason, document.sha256, start, end, document.text[start:end])
-            for reason, start, end in reader.slips
+            for reason, start, end in reader.notes.slips
         )
     return Extraction(tuple(facts), tuple(slips))
 

@@ -2,9 +2,7 @@
 
 import re
 
-_TOKENS = re.compile(
-    r"<\|[^|<>]{0,40}\|>|\[/?inst\]|<</?sys>>|</?s>|<(?:start|end)_of_turn>|```"
-)
+_TOKENS = re.compile(r"<\|[^|<>]{0,40}\|>|\[/?inst\]|<</?sys>>|</?s>|<(?:start|end)_of_turn>|```")
 _BLOCK = re.compile(
     r"<\|(?:im_start|system|user|assistant|start_header_id)[^>]{0,20}\|?>.{0,2000}?"
     r"(?:<\|(?:im_end|end|eot_id|endoftext)[^>]{0,20}\|?>|\n\s*\n|$)|"

@@ -5,11 +5,10 @@ answer, a box that is not ticked, a question mark, a section that tells of the p
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tumorchain_jax.engine.text.context import Context, read_context
-from tumorchain_jax.engine.text.sections import SectionKind
-from tumorchain_jax.engine.text.sentences import Sentence
+from tumorchain_jax.engine.text.setting import Setting
 
 # The answer after a key such as "Lymph nodes:", or in the next cell of a table.
 _ANSWER = re.compile(
@@ -25,7 +24,9 @@ _NOWHERE = re.compile(
     r"nowhere|in none of|nothing (?:in|within)|weder\b[^.;]*\bnoch\b|in keinem)"
 )
 # "Duct not dilated" is found as one term, but "not well defined" says what a border is like.
-_DENIES_ITSELF = re.compile(r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b")
+_DENIES_ITSELF = re.compile(
+    r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b"
+)
 _SUSPECTED = re.compile(r"\s*(?:is |are )?(?:suspected|presumed|favou?red)\b")
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
@@ -38,27 +39,9 @@ _GONE = re.compile(
     r"\b(?:resolved|disappeared|no longer|gone|vanished|not (?:seen|visible|identified) anymore|"
     r"nicht mehr)\b"
 )
-_QUESTION = re.compile(r"\b(?:rule out|exclude|query|suspected|ausschluss|evaluat\w+|assess|staging)\b")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where a sentence stands.
-
-    Attributes:
-        text: of the report, in small letters.
-        sentence: its characters.
-        section: the kind of its section.
-    """
-
-    text: str
-    sentence: Sentence
-    section: SectionKind
-
-    @property
-    def words(self) -> str:
-        """The sentence itself."""
-        return self.text[self.sentence.start : self.sentence.end]
+_QUESTION = re.compile(
+    r"\b(?:rule out|exclude|query|suspected|ausschluss|evaluat\w+|assess|staging)\b"
+)
 
 
 def judge(setting: Setting, start: int, end: int) -> Context | None:
@@ -105,6 +88,10 @@ def _in_time(setting: Setting, context: Context) -> Context:
     if context.time == "prior":
         if _GONE.search(words):
             return replace(context, time="current", polarity="absent")
-        if context.polarity == "present" and _STILL.search(words) and re.search(r"\b(?:previous|prior|former|früher|vor)\w*", words):
+        if (
+            context.polarity == "present"
+            and _STILL.search(words)
+            and re.search(r"\b(?:previous|prior|former|früher|vor)\w*", words)
+        ):
             return replace(context, time="current")
     return context

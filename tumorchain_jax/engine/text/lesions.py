@@ -37,7 +37,6 @@ class Lesions:
     def __init__(self) -> None:
         self.all: list[Lesion] = []
         self.last: Lesion | None = None
-        self._main = ""
 
     def __iter__(self) -> Iterator[Lesion]:
         return iter(self.all)
@@ -47,10 +46,6 @@ class Lesions:
         self.all.append(lesion)
         self.last = lesion
         return lesion
-
-    def number(self, lesion: Lesion) -> int:
-        """Return the number of a lesion within its organ, from 1."""
-        return self.numbers()[id(lesion)]
 
     def numbers(self) -> dict[int, int]:
         """Return the number of every lesion by its identity."""
@@ -75,9 +70,9 @@ class Lesions:
         "Known carcinoma of the colon. There is a 3 cm mass in the cecum." speaks of one.
         """
         for lesion in self.all:
-            if lesion.place == Place(place.organ) and place.organ and not lesion.sizes:
-                if lesion.value in GENERIC or lesion.value in _malignant():
-                    return lesion if value in GENERIC and not lesion.several else None
+            is_bare = lesion.place == Place(place.organ) and place.organ and not lesion.sizes
+            if is_bare and (lesion.value in GENERIC or lesion.value in _malignant()):
+                return lesion if value in GENERIC and not lesion.several else None
         return None
 
     def match(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:

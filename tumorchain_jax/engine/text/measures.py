@@ -8,17 +8,25 @@ import re
 from dataclasses import dataclass
 
 _NUMBER = r"\d{1,5}(?:[.,]\d{1,3})?"
-_UNIT = r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+_UNIT = (
+    r"(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?|millimeter[ns]?|zentimeter[ns]?|毫米|厘米)"
+)
 _TIMES = r"[ \t]{0,3}(?:x|\*|by|mal)[ \t]{0,3}"
 _AXES = rf"{_NUMBER}(?:[ \t-]{{0,2}}{_UNIT})?(?:[ \t]*\((?:ap|tr|cc|transverse|[a-z]{{2}})\))?"
 _SIZE = rf"{_AXES}(?:{_TIMES}{_AXES}){{0,3}}"
-_AND = r"(?:[ \t]*,[ \t]*(?:and[ \t]+|und[ \t]+)?|[ \t]+(?:and|und|&|resp\.|bzw\.)[ \t]+|[ \t]*/[ \t]*)"
+_AND = (
+    r"(?:[ \t]*,[ \t]*(?:and[ \t]+|und[ \t]+)?|[ \t]+(?:and|und|&|resp\.|bzw\.)[ \t]+|"
+    r"[ \t]*/[ \t]*)"
+)
+_BEGIN = r"(?<![a-z0-9_äöüß.,/])"
+_LETTER = r"[a-z0-9_äöüß]"
 _MEASURE = re.compile(
-    rf"(?<![a-z0-9_äöüß.,/])(?<!\d \. )(?:{_SIZE}{_AND}){{0,11}}{_SIZE}[ \t-]{{0,2}}(?P<unit>{_UNIT})?(?![a-z0-9_äöüß]|[ \t]?[/%])"
+    rf"{_BEGIN}(?<!\d \. )(?:{_SIZE}{_AND}){{0,11}}{_SIZE}[ \t-]{{0,2}}(?P<unit>{_UNIT})?"
+    rf"(?!{_LETTER}|[ \t]?[/%])"
 )
 _RANGE = re.compile(
-    rf"(?<![a-z0-9_äöüß.,/])({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
-    r"(?![a-z0-9_äöüß])"
+    rf"{_BEGIN}({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
+    rf"(?!{_LETTER})"
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")
 _PARTS = re.compile(_SIZE)
@@ -26,8 +34,9 @@ _CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!vary)(?<!varying) (?:f
 _UNIT_WORD = re.compile(_UNIT)
 # A number after these is a name: "segment 7, 3 cm".
 _LABEL = re.compile(
-    r"(?<![a-z])(?:segments?|segm?\.?|levels?|images?|series|slices?|phase|grade|type|lesions?|nodes?|no\.?|"
-    r"number|nr\.?|#|station|stage|category|s|couinaud|class|score|row|figure|bild|serie)[ \t]{0,2}$"
+    r"(?<![a-z])(?:segments?|segm?\.?|levels?|images?|series|slices?|phase|grade|type|lesions?|"
+    r"nodes?|no\.?|number|nr\.?|#|station|stage|category|s|couinaud|class|score|row|figure|bild|"
+    r"serie)[ \t]{0,2}$"
 )
 _UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
 _UNITS += "fifteen sixteen seventeen eighteen nineteen"
@@ -38,7 +47,8 @@ _SPOKEN_NUMBER = (
     rf"(?:(?:{'|'.join(_LARGE)})(?:[ -](?:{'|'.join(list(_SMALL)[1:10])}))?|{'|'.join(_SMALL)})"
 )
 _SPOKEN = re.compile(
-    rf"\b({_SPOKEN_NUMBER})((?: point(?: (?:{'|'.join(list(_SMALL)[:10])}))+)?)[ -]({_UNIT})(?![a-z])"
+    rf"\b({_SPOKEN_NUMBER})((?: point(?: (?:{'|'.join(list(_SMALL)[:10])}))+)?)[ -]({_UNIT})"
+    r"(?![a-z])"
 )
 LEAST_MM, MOST_MM = 0.5, 400.0
 """Sizes of lesions beyond these are taken for a slip of the pen and left out."""
@@ -131,26 +141,23 @@ def _mm(number: str, unit: str) -> float:
     return round(float(number.replace(",", ".")) * scale, 3)
 
 
-_WORDS = {
-    **dict(zip(
-        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-        "sixteen seventeen eighteen nineteen twenty".split(), range(1, 21), strict=True,
-    )),
-    **dict(zip(
-        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(), range(1, 13),
-        strict=True,
-    )),
-    **dict.fromkeys(("a", "an", "single", "solitary", "eine", "einen", "einer", "einzelne",
-                     "einzelner", "solitäre", "solitärer", "singulär", "singuläre", "only", "lone",
-                     "einzelnen", "solitären"), 1),
-    **dict.fromkeys(("pair", "both", "couple", "beide"), 2),
-    **dict(zip("一二三四五六七八九十", range(1, 11), strict=True)),
-    "两": 2,
-}  # fmt: skip
+_GERMAN = "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf"
+_ONES = (
+    *("a", "an", "single", "solitary", "only", "lone", "eine", "einen", "einer", "einzelne"),
+    *("einzelner", "einzelnen", "solitäre", "solitärer", "solitären", "singulär", "singuläre"),
+)
+_COUNTS = {
+    **{word: number for word, number in _SMALL.items() if number},
+    "twenty": 20,
+    **{word: number for number, word in enumerate(_GERMAN.split(), 1)},
+    **{word: number for number, word in enumerate("一二三四五六七八九十", 1)},
+    **dict.fromkeys(_ONES, 1),
+    **dict.fromkeys(("pair", "both", "couple", "beide", "两"), 2),
+}
 
 
 def count_of(word: str) -> int | None:
     """Return the whole number that a word or a numeral of at most two digits says."""
     if word.isdigit():
         return int(word) if len(word) <= 2 else None
-    return _WORDS.get(word)
+    return _COUNTS.get(word)

@@ -1,4 +1,4 @@
-"""Where a sentence says that something is: organs and their parts, and which of them a word means."""
+"""Where a sentence says that something is: organs, their parts, and which of them is meant."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,8 @@ _BESIDE = re.compile(
     r"distinct from|anterior to|posterior to|medial to|lateral to|inferior to|superior to|behind|"
     r"beneath|below|above|beside|relative to|than|compared? (?:to|with)|in comparison (?:to|with)|"
     r"isodense to|hypodense to|hyperdense to|similar to|versus|away from|from|border\w* on|"
-    r"neighbou?ring|cross\w*|involv\w+ of|fat plane (?:with|to)|plane (?:with|to)|spar\w+|origin in|"
+    r"neighbou?ring|cross\w*|involv\w+ of|fat plane (?:with|to)|plane (?:with|to)|spar\w+|"
+    r"origin in|"
     r"primary (?:in|of)|origin\w* outside|as the|like the|"
     r"(?:from|of a|by) (?:\w+ ){0,3}(?:tumou?r|cancer|carcinoma) (?:of|in)|"
     r"angrenzend an|neben|benachbart|zu|gegenüber|im vergleich zu|infiltriert|grenzt an|bis in)\W+"
@@ -23,7 +24,8 @@ _BESIDE = re.compile(
     r"of|around|anterior|posterior|der|die|das|den|dem|dorsal|caudal|cranial|rest)\W+){0,4}$"
 )
 _ORIGIN = re.compile(
-    r"\b(?:aris\w+|originat\w+|emanat\w+|spring\w*|ausgehend|centred|centered)\W+(?:from|out of|von)"
+    r"\b(?:aris\w+|originat\w+|emanat\w+|spring\w*|ausgehend|centred|centered)\W+(?:from|out of|"
+    r"von)"
     r"\W+(?:(?:the|der|dem|wall|of)\W+){0,3}$"
 )
 _AROUND = re.compile(
@@ -35,7 +37,8 @@ _IN = re.compile(
     r"centered (?:in|on|at)|centred (?:in|on|at)|im|in der|des|der|am|an der|aus|innerhalb)\W+"
     r"(?:(?:the|both|either|each|a|an|his|her|this|proximal|distal|mid|middle|upper|lower|medial|"
     r"lateral|anterior|posterior|superior|inferior|entire|whole|den|dem|der|das|die|left|right|"
-    r"region of|area of|wall of|level of|junction of|parenchyma of|visualized|visible|known)\W+){0,4}$"
+    r"region of|area of|wall of|level of|junction of|parenchyma of|visualized|visible|"
+    r"known)\W+){0,4}$"
 )
 _JOIN = re.compile(
     r"[\s,/()&+-]*(?:(?:and|or|nor|as well as|plus|und|oder|sowie)\b\s*(?:also |in |of |to |"
@@ -230,10 +233,10 @@ def _with_joined(
         places = [place for locus in chain for place in locus.places]
     else:
         places = list(chosen.places)
-    return tuple(dict.fromkeys(_without_wholes(places)))
+    return tuple(dict.fromkeys(exact_places(places)))
 
 
-def _without_wholes(places: list[Place]) -> list[Place]:
+def exact_places(places: Sequence[Place]) -> list[Place]:
     """Leave out an organ of which a part is named as well."""
     parted = {place.organ for place in places if place.part}
     return [place for place in places if place.part or place.organ not in parted]

@@ -16,15 +16,19 @@ from tumorchain_jax.engine.text.wording import even
 _WORD = re.compile(r"[^\W\d_\u3400-\u9fff]{4,}")
 _LEAST, _MOST = 5, 24
 # Words that the rules for sizes, depth, time and sections look for besides the terms and cues.
-_RULES = """
-measures measuring measured measure diameter dimension largest maximum approximately confined
-limited extends extending reaches reaching invades infiltrates infiltrating growing beyond through
-surface serosa surrounding perigastric pericolic muscularis mucosa submucosa previously formerly
-currently unchanged stable increased decreased larger smaller enlarged suspicious consistent
-compatible several multiple another second further additional findings impression conclusion
-history technique comparison recommendation pathology located within involving arising adjacent
-near around between segment section density attenuation contrast shows there stage staging
-""".split()
+_RULES = re.findall(
+    r"\w+",
+    """
+    measures measuring measured measure diameter dimension largest maximum approximately confined
+    limited extends extending reaches reaching invades infiltrates infiltrating growing beyond
+    through surface serosa surrounding perigastric pericolic muscularis mucosa submucosa
+    previously formerly currently unchanged stable increased decreased larger smaller enlarged
+    suspicious consistent compatible several multiple another second further additional findings
+    impression conclusion history technique comparison recommendation pathology located within
+    involving arising adjacent near around between segment section density attenuation contrast
+    shows there stage staging
+    """,
+)
 _ENDINGS = "sderyn"
 _PREFIXES = (
     *("leber", "pankreaskopf", "pankreasschwanz", "pankreaskörper", "pankreaskorpus", "pankreas"),
@@ -113,9 +117,7 @@ def _targets() -> frozenset[str]:
     cues = resources.files(__package__).joinpath("cues.tsv").read_text(encoding="utf-8")
     phrases = [line.split("\t")[0] for line in cues.splitlines() if not line.startswith("#")]
     words = {word for phrase in phrases for word in _WORD.findall(phrase)}
-    return frozenset(
-        word for word in words | known_words() | set(_RULES) if _WORD.fullmatch(word)
-    )
+    return frozenset(word for word in words | known_words() | set(_RULES) if _WORD.fullmatch(word))
 
 
 @cache

@@ -39,9 +39,14 @@ _PARTS = re.compile(
 _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
 # A key and its value apart: `T stage: 3`, `N category = N1`, `M: 0`.
 _KEYED = re.compile(
-    r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|[Cc]ategory|"
+    r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|"
+    r"[Cc]ategory|"
     r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:(?P=basis)(?P=letter))?"
     r"(?P<value>is|[0-4Xx][a-d]?)(?![A-Za-z0-9%]|[.,]\d)"
+)
+_CAPITALS = re.compile(
+    r"(?<![A-Za-z0-9])(?:[CPYR]{0,2}T ?(?:IS|[0-4X][A-D]?)[ ,;/]{0,3}[CPYR]{0,2}N ?[0-4X][A-D]?"
+    r"(?:[ ,;/]{0,3}[CPYR]{0,2}M ?[0-4X][A-D]?)?|Y?P[TN][0-4X][A-D]?|T[0-4][A-D])(?![A-Za-z0-9])"
 )
 _STAGING = re.compile(r"\bstag(?:e|ing)|\bTNM\b|\bAJCC|\bUICC\b|\bp?T\s?N\s?M\b", re.IGNORECASE)
 _BEFORE = 60
@@ -50,6 +55,7 @@ _DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1", "x": "X"}
 
 def find_stages(text: str) -> list[StageMention]:
     """Return the categories that a text states, in the order of the text."""
+    text = _CAPITALS.sub(_in_usual_letters, text)
     mentions = [mention for run in _RUN.finditer(text) for mention in _of_run(text, run)]
     told = {mention.end for mention in mentions}
     keyed = [match for match in _KEYED.finditer(text) if match.end() not in told]
@@ -61,6 +67,13 @@ def find_stages(text: str) -> list[StageMention]:
         if len(letters) > 1 or len(match.group().split(":")[0]) > 2
     ]
     return sorted(mentions, key=lambda mention: mention.start)
+
+
+def _in_usual_letters(match: re.Match[str]) -> str:
+    """Write `CT4A CN1` as `cT4a cN1`; capitals everywhere hide what is a prefix."""
+    return re.sub(
+        r"[CPYR]+(?=[TNM])|(?<=\d)[A-D]|(?<=T)IS", lambda part: part[0].lower(), match.group()
+    )
 
 
 def _of_run(text: str, run: re.Match[str]) -> list[StageMention]:

@@ -1,0 +1,1 @@
+"""The engine's agents by language models, each held to what the rules can check."""

@@ -1,0 +1,89 @@
+"""Numbers of things: before the noun, after it, or after a key."""
+
+import re
+
+from tumorchain_jax.engine.text.measures import count_of
+
+_COUNT_KEY = re.compile(
+    r"\b(?:counts?|numbers?(?: of (?:the )?(?:\w+ ){0,2}(?:lesions?|masses|tumou?rs?|nodules?|foci|"
+    r"metastases|nodes|cysts))?|no\. of (?:lesions|nodes)|anzahl(?: der (?:herde|läsionen))?|"
+    r"lesion count|multiplicity|how many)"
+    r"\s*[:=|]\s*(?P<count>\d{1,2}\b(?![.,]\d|\s?(?:mm|cm))|[a-zäöü]+)"
+)
+_CHINESE_COUNT = re.compile(r"(\d{1,2}|[一二三四五六七八九十两]) ?[枚个处][^,;.。]*$")
+_SKIPPED = re.compile(
+    r"[^\S\n]*(?:[-,]|\b(?:and|or|of|the|hypo\w*|hyper\w*|iso\w*|\w+ly|\w+ed|\w+ing|\w+al|\w+ic|"
+    r"\w+ous|\w+ar|\w+ent|\w+ant|\w+ive|\w+ior|small|large|largest|big|further|other|more|new|"
+    r"separate|distinct|sharp|liver|low|high|density|attenuation|tiny|round|oval|dense|ill|well|"
+    r"soft|tissue|lymph|short|axis|similar|mixed|vague|known|lung|bowel|adjacent|sized|"
+    r"positive|subtle|dark|bright|deep|additional|discrete|possible|suspected|mm|cm|x|"
+    r"\d+(?:[.,]\d+)?|weitere\w*|neue\w*|runde\w*|scharf|unscharf|begrenzte\w*|vergrößerte\w*|"
+    r"\w+dense\w*|"
+    r"große\w*|kleine\w*|pathologische\w*|\w+ige\w*|\w+iche\w*|\w+äre\w*|leber))[^\S\n]*$"
+)
+
+
+def count_before(text: str, begin: int, start: int) -> tuple[int, int, int] | None:
+    """Return the number before a noun with the characters that say it: "two hypodense [lesions]".
+
+    Args:
+        text: of the report.
+        begin: of the sentence.
+        start: of the noun.
+    """
+    if chinese := _CHINESE_COUNT.search(text, max(begin, start - 16), start):
+        count = count_of(chinese[1])
+        return None if count is None else (count, *chinese.span(1))
+    position = start
+    for _ in range(12):
+        before = text[max(begin, position - 40) : position].rstrip(" \t-\n(")
+        position_end = max(begin, position - 40) + len(before)
+        word = re.search(r"[\w.]+$", before)
+        if not word:
+            if before.endswith(","):
+                position = position_end - 1
+                continue
+            return None
+        at = position_end - len(word.group())
+        count = count_of(word.group())
+        if count is not None and not _is_label(text[max(begin, at - 14) : at], text[at:start]):
+            return count, at, position_end
+        if not _SKIPPED.search(" " + word.group()):
+            return None
+        position = at
+    return None
+
+
+_COUNT_AFTER = re.compile(
+    r"\s*(?:\((?:n ?= ?)?(?P<bracket>\d{1,2})\)|[x*] ?(?P<times>\d{1,2})\b(?!\s?(?:mm|cm|x))|"
+    r"[:=|]\s*(?P<key>\d{1,2}|[a-zäöü]{3,8})\b(?!\s?(?:mm|cm|[.,]\d|x\b))|n ?= ?(?P<n>\d{1,2})\b|"
+    r"(?P<bare>\d{1,2})(?=\s*(?:,|;|enlarged|\(|$|up to|with)))"
+)
+
+
+def count_after(text: str, start: int, end: int) -> tuple[int, int, int] | None:
+    """Return the number right after a noun: "nodes: 3", "nodes x 5", "nodes (n=4)"."""
+    match = _COUNT_AFTER.match(text, start, end)
+    if not match:
+        return None
+    name = next(name for name, found in match.groupdict().items() if found)
+    count = count_of(match[name])
+    return None if count is None else (count, *match.span(name))
+
+
+def _is_label(before: str, rest: str) -> bool:
+    """Whether a number belongs to a length or a name: "3 cm", "segment 7"."""
+    if re.match(r"\d+(?:[.,]\d+)?[\s-]*(?:mm|cm|x|%|/|\.\d)", rest):
+        return True
+    return bool(
+        re.search(
+            r"(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?|[.,/])\s*$", before
+        )
+    )
+
+
+def count_key(text: str, start: int, end: int) -> tuple[int, int, int] | None:
+    """Return the number that a key such as `Number of lesions:` gives, with its characters."""
+    match = _COUNT_KEY.search(text, start, end)
+    count = count_of(match["count"]) if match else None
+    return (count, *match.span("count")) if match and count is not None else None

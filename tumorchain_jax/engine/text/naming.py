@@ -1,0 +1,270 @@
+"""The lesions and impressions that a sentence names: where they are, and which are meant."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tumorchain_jax.engine.text.context import Context
+from tumorchain_jax.engine.text.counts import count_before
+from tumorchain_jax.engine.text.judgement import judge
+from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
+from tumorchain_jax.engine.text.nodes import read_node
+from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
+from tumorchain_jax.engine.text.places import Place, locate
+from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.sizes import find_sizes
+from tumorchain_jax.engine.text.vocabulary import Term
+
+_SPECIFIC_IMPRESSION = {
+    ("cyst", "liver"): "hepatic cyst",
+    ("haemangioma", "liver"): "hepatic haemangioma",
+}
+_MEANS = re.compile(
+    r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
+    r"suspicion (?:of|for)|concern\w* for|worrisome for|likely|probabl\w+|indicat\w+|represent\w*|"
+    r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
+    r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
+    r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
+    r"might be|possibl\w+|perhaps|which is|that is|i\.e\.|namely|known|evidence of|"
+    r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
+    r"am ehesten|dd|im sinne|entsprechend|考虑|提示)(?![\w])|=|\(\s*$"
+)
+_NEW = re.compile(
+    r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
+    r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
+)
+_DEFINITE = re.compile(
+    r"(?:\b(?:the|this|that|said|known|its|these|those|above|described|same|die|der|das|diese\w*)"
+    r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
+    r"[\w.-]+\s+){0,4}|^\W*)$"
+)
+_SEEN = re.compile(
+    r"\b(?:there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
+    r"identified|visible|noted|visuali[sz]ed|detected|found|measur\w+|holds?|occupies|arises|"
+    r"it is|infiltrat\w+|invad\w+|reaches|keeps|extends|confined|with a|segment|"
+    r"zeigt|sichtbar|nachweisbar|lokalisiert)\b"
+)
+_NEEDS_PLACE = re.compile(
+    r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
+    r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
+)
+_ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
+
+
+def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
+    """Draft the lesions, impressions and nodes of a sentence; return how it names them."""
+    carriers = [term for term in setting.terms if term.kind in (*CARRIERS, "state")]
+    spans = [(term.start, term.end) for term in carriers]
+    mentions: list[Mention] = []
+    for term in carriers:
+        context = judge(setting, term.start, term.end)
+        if context is None or not context.patient:
+            continue
+        others = [span for span in spans if span != (term.start, term.end)]
+        if term.kind in NODES:
+            read_node(notes, setting, term, context, others)
+            mentions.append(Mention(term, context, []))
+            continue
+        listed = context.polarity == "absent"
+        own = locate(notes.text, term.start, term.end, setting.loci, others, listed=listed)
+        lesions = _name(notes, setting, term, context, own, mentions)
+        mentions.append(Mention(term, context, lesions))
+    if group := [lesion for mention in mentions for lesion in mention.lesions]:
+        notes.group = group
+    return mentions
+
+
+def _name(
+    notes: Notes,
+    setting: Setting,
+    term: Term,
+    context: Context,
+    own: tuple[Place, ...],
+    mentions: Sequence[Mention],
+) -> list[Lesion]:
+    """Draft the finding or impression of a mention; return the lesions that it speaks of."""
+    meant = _interpreted(notes, setting, term, mentions)
+    places = own or _implied(notes, term) or _carried(notes, setting, term, context)
+    if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
+        places = tuple(lesion.place for lesion in meant.lesions) or places
+    organ = places[0].organ if places else ""
+    entry = term.meaning(organ) or term.entries[0]
+    attribute, value = _named(notes, setting, term, entry.kind, entry.value, entry.organ, organ)
+    if attribute == "":
+        return []
+    exists = context.polarity == "present" and context.time == "current"
+    lesions: list[Lesion] = []
+    if exists and entry.kind != "state":
+        if meant and meant.lesions:
+            lesions = meant.lesions
+            _merge(notes, setting, meant, term, value, attribute, context)
+        else:
+            for place in places or (Place(""),):
+                lesions.append(_find(notes, setting, term, place, value, context))
+    drafted: Iterable[tuple[Place, Lesion | None]] = (
+        [(place, None) for place in places or (Place(""),)]
+        if not lesions
+        else [(lesion.place, lesion) for lesion in lesions]
+    )
+    if own and len(own) == len(lesions):
+        drafted = list(zip(own, lesions, strict=True))
+    for place, lesion in drafted:
+        notes.draft(setting, attribute, value, term.start, term.end, context, place, lesion)
+        concludes = attribute == "finding" and exists and (setting.section == "impression" or meant)
+        specific = _SPECIFIC_IMPRESSION.get((value, place.organ))
+        if concludes and specific:
+            notes.draft(
+                setting, "impression", specific, term.start, term.end, context, place, lesion
+            )
+    if exists and entry.kind != "state":
+        _count(notes, setting, term, places)
+    return lesions
+
+
+def _named(
+    notes: Notes, setting: Setting, term: Term, kind: str, value: str, home: str, organ: str
+) -> tuple[str, str]:
+    """Return the attribute and value of a mention."""
+    if kind in ("impression", "state"):
+        if home != organ and (organ or _NEEDS_PLACE.fullmatch(notes.text, term.start, term.end)):
+            if value not in tumours():
+                return "finding", "mass"
+            value = "tumour"
+        if setting.section == "pathology":
+            return "histology", value
+        return "impression", value
+    if value != "tumour":
+        return "finding", value
+    if setting.section == "pathology":
+        return "histology", "tumour"
+    if setting.section == "impression" or _is_conclusion(notes, setting, term):
+        return "impression", value
+    return "finding", value
+
+
+def _is_conclusion(notes: Notes, setting: Setting, term: Term) -> bool:
+    before = notes.text[setting.sentence.start : term.start]
+    if _MEANS.search(before):
+        return True
+    if setting.section != "open" or _SEEN.search(setting.words):
+        return False
+    start, end = setting.sentence.start, setting.sentence.end
+    told = find_sizes(notes.text, start, end)
+    described = any(t.kind in ("density", "shape", "boundary") for t in notes.between(start, end))
+    return not told and not described
+
+
+def _interpreted(
+    notes: Notes, setting: Setting, term: Term, mentions: Sequence[Mention]
+) -> Mention | None:
+    """Return the mention before that this one says the nature of: "a mass, likely a cyst"."""
+    for mention in reversed(mentions):
+        if mention.term.kind in NODES:
+            continue
+        between = notes.text[mention.term.end : term.start]
+        if not mention.lesions or re.search(r";|\.\s", between):
+            return None
+        return mention if _MEANS.search(between) and not _NEW.search(between[-40:]) else None
+    return None
+
+
+def _merge(
+    notes: Notes,
+    setting: Setting,
+    meant: Mention,
+    term: Term,
+    value: str,
+    attribute: str,
+    context: Context,
+) -> None:
+    """Let a specific name take the place of "mass" for the same lesion."""
+    if attribute != "finding" or value in GENERIC or context.certainty == "possible":
+        return
+    for lesion in meant.lesions:
+        if lesion.value in GENERIC:
+            lesion.value = value
+    notes.drafts = [
+        draft for draft in notes.drafts
+        if not (draft.lesion in meant.lesions and draft.attribute == "finding"
+                and draft.value in GENERIC and draft.start == meant.term.start)
+    ]  # fmt: skip
+
+
+def _implied(notes: Notes, term: Term) -> tuple[Place, ...]:
+    if _NEEDS_PLACE.fullmatch(notes.text, term.start, term.end):
+        return ()
+    organs = {entry.organ for entry in term.entries if entry.organ}
+    if len(organs) == 1 and len(term.entries) == 1:
+        return (Place(organs.pop()),)
+    return ()
+
+
+def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
+    """Return the place of the heading, or of the sentence before."""
+    if term.value == "metastasis" and context.polarity == "absent":
+        return ()
+    if notes.heading:
+        return notes.heading
+    if context.polarity == "absent" or context.time != "current":
+        return ()
+    last = notes.lesions.last
+    if setting.section in ("impression", "pathology") or _is_conclusion(notes, setting, term):
+        if term.value == "metastasis":
+            return ()
+        main = notes.lesions.main_organ()
+        if last and last.place.organ == main:
+            return (Place(main, last.place.part if not _is_several(notes, main) else ""),)
+        return (Place(main),) if main else ()
+    if term.value == "metastasis":
+        primary = notes.lesions.main_organ()
+        return tuple(place for place in notes.near if place.organ != primary)
+    if len({place.organ for place in notes.near}) == 1:
+        return notes.near[:1]
+    return (last.place,) if last and not notes.near else ()
+
+
+def _is_several(notes: Notes, organ: str) -> bool:
+    return len({x.place.part for x in notes.lesions if x.place.organ == organ}) > 1
+
+
+def _find(
+    notes: Notes, setting: Setting, term: Term, place: Place, value: str, context: Context
+) -> Lesion:
+    """Return the lesion that a mention means: one told of before, or a new one."""
+    sentence = setting.sentence
+    before = notes.text[max(sentence.start, term.start - 60) : term.start]
+    sizes = [s.measure.mm for s in find_sizes(notes.text, sentence.start, sentence.end)]
+    later = setting.section in ("impression", "pathology")
+    known = None
+    if not _NEW.search(before):
+        if later or _is_conclusion(notes, setting, term):
+            known = notes.lesions.match(place, value, sizes)
+        elif _DEFINITE.search(before) or context.time != "current":
+            known = notes.lesions.match(place, value, sizes)
+            last = notes.lesions.last
+            if last and last.place.organ == place.organ and known and are_compatible(
+                last.place.part, place.part
+            ) and (value in GENERIC or last.value == value):  # fmt: skip
+                known = last
+    if known is None and not term.plural and not _NEW.search(before):
+        known = notes.lesions.only_named(place, value)
+    if known and (known.several == term.plural or later or term.plural is False):
+        notes.lesions.last = known
+        if place.part and not known.place.part and known.place.organ == place.organ:
+            known.place = place
+        return known
+    notes.pending = None
+    lesion = Lesion(place, value, term.plural, sizes, later, context.certainty == "possible")
+    return notes.lesions.add(lesion)
+
+
+def _count(notes: Notes, setting: Setting, term: Term, places: Sequence[Place]) -> None:
+    sentence = setting.sentence
+    told = count_before(notes.text, sentence.start, term.start)
+    if not told or len(places) > 1:
+        return
+    count, start, end = told
+    if count == 1 and notes.text[start:end] in _ARTICLES:
+        return
+    if (count > 1) == term.plural or term.value in ("metastasis",) or count == 1:
+        place = Place(places[0].organ if places else "")
+        notes.draft(setting, "count", str(count), start, end, Context(), place, None)

@@ -1,0 +1,155 @@
+"""Findings that are no lesions of their own, and organs that the report calls normal."""
+
+import re
+from collections.abc import Sequence
+
+from tumorchain_jax.engine.text.context import Context
+from tumorchain_jax.engine.text.judgement import judge
+from tumorchain_jax.engine.text.linking import find_carrier
+from tumorchain_jax.engine.text.notes import NODES, OTHERS, Mention, Notes, is_tumour
+from tumorchain_jax.engine.text.places import Place, locate
+from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.vocabulary import Entry, Term
+
+_NO_OTHERS = re.compile(
+    r"\b(?:others?|additional|associated|accompanying|secondary|ancillary|further)\s*"
+    r"(?:features?|findings?|signs?|changes?|characteristics?)?\s*[:=|]\s*(?:none|no|nil|-)(?!\w)|"
+    r"\bno (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|"
+    r"changes?)\b|"
+    r"\bwithout (?:associated|accompanying|ancillary|secondary) (?:features?|findings?|signs?|"
+    r"changes?)\b"
+)
+_LARGE = re.compile(
+    r"\b(?:not |nicht )?(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b"
+)
+_NOWHERE = frozenset({"ascites", "pleural effusion"})
+
+
+def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
+    """Draft the signs of a sentence, with the organ or the lesion that they belong to."""
+    signs = [term for term in setting.terms if term.kind == "sign"]
+    signs += _large_spleen(notes, setting, signs)
+    spans = [(m.term.start, m.term.end) for m in mentions]
+    for term in signs:
+        context = judge(setting, term.start, term.end)
+        if context is None or not context.patient:
+            continue
+        carrier = find_carrier(notes, setting, term.start, term.end, mentions)
+        home = term.entries[0].organ
+        lesion = carrier.lesions[0] if carrier and carrier.lesions else None
+        if carrier and carrier.term.kind in NODES:
+            continue
+        places: tuple[Place, ...]
+        own = locate(notes.text, term.start, term.end, setting.loci, spans)
+        inner = [x for x in setting.loci if term.start <= x.start and x.end <= term.end]
+        if term.value in _NOWHERE:
+            places, lesion = (Place(""),), None
+        elif home:
+            places = tuple(p for p in own if p.organ == home) or (Place(home),)
+            lesion = None
+        elif lesion and not is_tumour(lesion) and term.value in OTHERS and not own:
+            places, lesion = (Place(""),), None
+        elif (
+            lesion
+            and context.polarity == (carrier.context.polarity if carrier else "")
+            and not inner
+        ):
+            places = (lesion.place,)
+        elif own:
+            places = own
+            lesion = None
+        elif carrier and carrier.context.polarity == "absent" and context.polarity == "present":
+            continue
+        elif lesion:
+            places = (lesion.place,)
+        elif _goes_on(notes, setting, context):
+            lesion = notes.lesions.last
+            places = (notes.lesions.last.place,) if notes.lesions.last else ()
+        elif notes.heading:
+            places = notes.heading
+        elif context.polarity == "present":
+            places = notes.near or (Place(""),)
+        else:
+            places = (Place(""),)
+        for place in places:
+            notes.draft(
+                setting, "finding", term.value, term.start, term.end, context, place, lesion,
+                about="sign",
+            )  # fmt: skip
+    if match := _NO_OTHERS.search(setting.words):
+        lesion = notes.lesions.last
+        if lesion:
+            start = setting.sentence.start + match.start()
+            end = setting.sentence.start + match.end()
+            notes.draft(setting, "others", "none", start, end, Context(), lesion.place, lesion)
+
+
+def _large_spleen(notes: Notes, setting: Setting, signs: Sequence[Term]) -> list[Term]:
+    """Read "the spleen measures 15 cm and is enlarged"."""
+    if any(sign.value == "splenomegaly" for sign in signs):
+        return []
+    for locus in setting.loci:
+        if locus.places == (Place("spleen"),) and not locus.beside:
+            match = _LARGE.search(notes.text, locus.end, setting.sentence.end)
+            if match and not any(
+                locus.end <= other.start < match.start() for other in setting.loci
+            ):
+                entry = Entry("sign", "splenomegaly", "spleen")
+                return [Term((entry,), *match.span(), False)]
+    if notes.heading == (Place("spleen"),) and not setting.loci:
+        match = _LARGE.search(notes.text, setting.sentence.start, setting.sentence.end)
+        if match:
+            return [Term((Entry("sign", "splenomegaly", "spleen"),), *match.span(), False)]
+    return []
+
+
+def _goes_on(notes: Notes, setting: Setting, context: Context) -> bool:
+    """Whether a sentence that names no place goes on telling of the last lesion."""
+    last = notes.told_last()
+    if last is None or context.time != "current" or setting.section == "history":
+        return False
+    return not notes.heading or last.place.organ in {place.organ for place in notes.heading}
+
+
+def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
+    """Draft that an organ has no mass where the report calls it normal."""
+    if any(term.kind == "rest" for term in setting.terms) or setting.section in (
+        "history",
+        "comparison",
+    ):
+        return
+    for term in setting.terms:
+        if term.kind != "normal":
+            continue
+        context = judge(setting, term.start, term.end)
+        text = notes.text[term.start : term.end]
+        if context is None or context.time != "current":
+            continue
+        if context.polarity == "absent" and not text.startswith(("no", "without", "nil")):
+            continue
+        clause = _clause(notes, setting, term)
+        if any(
+            m.context.polarity == "present" and m.term.kind not in NODES
+            and clause[0] <= m.term.start < clause[1] for m in mentions
+        ):  # fmt: skip
+            continue
+        inside = [x for x in setting.loci if clause[0] <= x.start < clause[1] and not x.beside]
+        before = [x for x in inside if x.end <= term.start]
+        named = before or inside
+        places = [p for x in named for p in x.places] or list(notes.heading)
+        if any(m.term.kind in NODES and clause[0] <= m.term.start for m in mentions):
+            continue
+        for place in dict.fromkeys(places):
+            absent = Context(polarity="absent")
+            notes.draft(setting, "finding", "mass", term.start, term.end, absent, place, None)
+
+
+def _clause(notes: Notes, setting: Setting, term: Term) -> tuple[int, int]:
+    sentence = setting.sentence
+    breaks = [
+        m.end()
+        for m in re.finditer(r";|\bbut\b|\bwhile\b|\bexcept\b|\bwhereas\b|\baber\b", setting.words)
+    ]
+    edges = [sentence.start, *(sentence.start + b for b in breaks), sentence.end]
+    start = max(edge for edge in edges if edge <= term.start)
+    return start, min(edge for edge in edges if edge > term.start)

@@ -1,0 +1,1 @@
+"""The one HTTP client of the project for language models behind OpenAI-compatible endpoints."""
