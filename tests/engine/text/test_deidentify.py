@@ -42,8 +42,12 @@ def planted(rng: random.Random) -> tuple[str, list[str]]:
     """Write a report with identifiers; return it with them."""
     first, last, doctor, other = (a_word(rng) for _ in range(4))
     born, done = a_date(rng), a_date(rng)
-    mrn = rng.choice((a_number(rng, 8), f"{a_number(rng, 3)}-{a_number(rng, 5)}", f"A{a_number(rng, 7)}"))
-    accession = rng.choice((f"CT{a_number(rng, 8)}", f"{a_number(rng, 10)}", f"RAD-{a_number(rng, 6)}"))
+    mrn = rng.choice(
+        (a_number(rng, 8), f"{a_number(rng, 3)}-{a_number(rng, 5)}", f"A{a_number(rng, 7)}")
+    )
+    accession = rng.choice(
+        (f"CT{a_number(rng, 8)}", f"{a_number(rng, 10)}", f"RAD-{a_number(rng, 6)}")
+    )
     phone = rng.choice(
         (
             f"+49 89 {a_number(rng, 7)}", f"({a_number(rng, 3)}) {a_number(rng, 3)}-{a_number(rng, 4)}",
