@@ -27,7 +27,14 @@ from tumorchain_jax.engine.cases import ListedCase
 from tumorchain_jax.engine.run import progress
 from tumorchain_jax.engine.run.outputs import write_outputs
 from tumorchain_jax.engine.run.store import shard_of, shard_path
-from tumorchain_jax.engine.run.work import Process, drain, end_draining, work_shard
+from tumorchain_jax.engine.run.work import (
+    Prepare,
+    Process,
+    as_it_is,
+    drain,
+    end_draining,
+    work_shard,
+)
 
 FORMAT = 1
 
@@ -63,6 +70,7 @@ def run(
     process: Process,
     settings: Mapping[str, Any],
     workers: Executor,
+    prepare: Prepare = as_it_is,
     mix: str = "natural",
     retry: bool = False,
     note: Callable[[], str] = str,
@@ -73,6 +81,7 @@ def run(
         process: the agents; workers get it by pickle.
         settings: all that the agents' work depends on, as JSON; a folder is of one kind alone.
         workers: all of them, and this process, must see the same files under the same paths.
+        prepare: what is done with a case before the agents see it.
         mix: of tasks, `natural` or `paper`.
         retry: work again on cases of which something was set aside.
         note: what the progress tells beside the counts.
@@ -93,7 +102,7 @@ def run(
             count = progress.Counter(folder, wanted)
             already = 0 if retry else count()
             with progress.shown(len(cases), count, note), _drained_by_signals(folder) as signals:
-                warnings = _work(folder, shards, process, workers, retry)
+                warnings = _work(folder, shards, workers, (process, prepare, retry))
             if signals:
                 raise Stopped(f"after {count()} of {len(cases)} cases")
             counts = write_outputs(folder, wanted, settings, mix)
@@ -107,11 +116,13 @@ def run(
 def _work(
     folder: Path,
     shards: Mapping[str, Sequence[ListedCase]],
-    process: Process,
     workers: Executor,
-    retry: bool,
+    how: tuple[Process, Prepare, bool],
 ) -> tuple[str, ...]:
     """Work on all shards; the first error ends the others after their case.
+
+    Args:
+        how: process, prepare and retry of `work_shard`.
 
     Returns:
         Warnings.
@@ -119,7 +130,7 @@ def _work(
     here = folder.absolute()
     tasks = []
     for shard, cases in shards.items():
-        tasks.append(workers.submit(work_shard, here, shard, cases, process, retry))
+        tasks.append(workers.submit(work_shard, here, shard, cases, *how))
         if tasks[-1].done() and tasks[-1].exception() is not None:
             break
     done, others = wait(tasks, return_when=FIRST_EXCEPTION)
@@ -141,19 +152,29 @@ def _work(
 
 def _claim(folder: Path, settings: Mapping[str, Any]) -> None:
     """Refuse a folder of something else, or of another kind of run."""
-    path, hint = folder / ".engine" / "run.json", "name another folder"
-    if path.is_file():
-        found = read_run(folder)
+    check_output(folder)
+    if (folder / ".engine" / "run.json").is_file():
+        found, hint = read_run(folder), "name another folder"
         wanted = {"format": FORMAT, "settings": dict(settings)}
         for name, value in _flat(wanted).items():
             earlier = _flat(found).get(name)
             if earlier != value:
                 expected = f"{earlier!r}, as the run in this folder has it"
                 raise InputError(folder, name.split(".", 1)[-1], repr(value), expected, hint)
-    elif folder.exists() and (not folder.is_dir() or {*folder.iterdir()} - {folder / ".engine"}):
-        expected = "a new folder, or one that `engine run` has begun"
-        raise InputError(folder, "output", "something else", expected, hint)
     (folder / ".engine" / "cases").mkdir(parents=True, exist_ok=True)
+
+
+def check_output(folder: Path) -> None:
+    """Refuse a folder of something else.
+
+    Raises:
+        InputError: it is one.
+    """
+    if (folder / ".engine" / "run.json").is_file() or not folder.exists():
+        return
+    if not folder.is_dir() or {*folder.iterdir()} - {folder / ".engine"}:
+        expected = "a new folder, or one that `engine run` has begun"
+        raise InputError(folder, "output", "something else", expected, "name another folder")
 
 
 def _begin(folder: Path, settings: Mapping[str, Any], cases: int) -> None:

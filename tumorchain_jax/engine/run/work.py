@@ -13,25 +13,34 @@ from tumorchain_jax.engine.case import Case, CaseResult
 from tumorchain_jax.engine.cases import ListedCase
 from tumorchain_jax.engine.run.screen import screen
 from tumorchain_jax.engine.run.store import Head, Lines, Store, shard_path
+from tumorchain_jax.llm.breaker import EndpointFailed
 
 Process = Callable[[Case], CaseResult]
 """The agents: a function of the case, the settings and the replies alone."""
+Prepare = Callable[[Case], Case]
 
 
 def work_shard(
-    folder: Path, shard: str, cases: Sequence[ListedCase], process: Process, retry: bool = False
+    folder: Path,
+    shard: str,
+    cases: Sequence[ListedCase],
+    process: Process,
+    prepare: Prepare,
+    retry: bool = False,
 ) -> str:
     """Work on those cases of a shard that are not done; each is stored as soon as it is.
 
     Args:
         cases: of this shard.
+        prepare: what is done with a case before the agents see it, and it is stored.
         retry: also those of which a chain, or all, was set aside.
 
     Returns:
         A warning: where damaged frames were put; empty if there were none.
 
     Raises:
-        InputError, Stopped: of the agents: of all cases, as an endpoint that is not there.
+        InputError, Stopped, EndpointFailed: of the agents: what befalls all cases, as an endpoint
+            that is not there.
         OSError: the disk is full.
     """
     with Store(shard_path(folder, shard)) as store:
@@ -44,22 +53,24 @@ def work_shard(
             if is_draining(folder):
                 break
             attempt = 1 if before is None else before.attempt + 1
-            store.append(*work_case(case, process, attempt))
+            store.append(*work_case(case, process, prepare, attempt))
         if store.damaged is None:
             return ""
         return f"damaged results of earlier runs were put aside in {store.damaged}, and made again"
 
 
-def work_case(listed: ListedCase, process: Process, attempt: int = 1) -> tuple[Head, Lines]:
+def work_case(
+    listed: ListedCase, process: Process, prepare: Prepare, attempt: int = 1
+) -> tuple[Head, Lines]:
     """Have the agents work on a case; what they cannot do is its error.
 
     Raises:
-        InputError, Stopped, OSError, MemoryError: what would befall other cases too.
+        InputError, Stopped, EndpointFailed, OSError, MemoryError: what befalls other cases too.
     """
-    case = listed.read()
+    case = prepare(listed.read())
     try:
         return _outcome(case, listed.digest, attempt, process(case))
-    except (InputError, Stopped, OSError, MemoryError):
+    except (InputError, Stopped, EndpointFailed, OSError, MemoryError):
         raise
     except Exception as error:  # a fault of the agents must not end a run over thousands
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -90,6 +101,11 @@ def _outcome(case: Case, digest: str, attempt: int, result: CaseResult) -> tuple
     made = tuple((result.records[number].subtask, id) for number, id in zip(kept, ids, strict=True))
     set_aside, counts = dict(sorted(reasons.items())), dict(sorted(left_out.items()))
     return Head(case.id, digest, attempt, made, set_aside, counts), lines
+
+
+def as_it_is(case: Case) -> Case:
+    """Leave a case as it is."""
+    return case
 
 
 def drain(folder: Path) -> None:
