@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.engine_measure import add_measure
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tumorchain_jax.engine.run.agents import Choice
 
 LIST = "JSON lines with case, patient, scans, radiology (paths from the list's folder), and " \
-    "pathology, language, sex, age where they are known"  # fmt: skip
+    "pathology, masks, language, sex, age where they are known"  # fmt: skip
 RUN = "folder that `engine run` wrote"
 MOST_REVIEWED = 100_000
 
@@ -60,6 +61,26 @@ def add_command(command: Command) -> None:
     _takes_cases(plan)
     _takes_agents(plan)
     plan.add_argument("--json", action="store_true", help="print the plan as JSON")
+
+    masks = command("engine masks", _masks, "Measure the masks of a scan, for the list of cases")
+    add = masks.add_argument
+    add("-i", "--input", type=Path, required=True, metavar="SCAN", help="CT that is measured")
+    add("--labels", type=Path, metavar="MAP", help="its organs: TotalSegmentator v2 `total` ids")
+    add(
+        "--weights", type=Path, metavar="DIR",
+        help="segmenter that makes the organs where no --labels are given",
+    )  # fmt: skip
+    add("--lesions", type=Path, metavar="MAP", help="its lesions: n in the n-th, else 0")
+    add(
+        "-o", "--output", type=Path, required=True, metavar="FILE",
+        help="facts as JSON lines; `masks` of the case names it",
+    )  # fmt: skip
+
+    graph = command("engine graph", _graph, "Draw the knowledge graph as a page")
+    graph.add_argument(
+        "-o", "--output", type=Path, default=Path("graph.html"), metavar="PAGE",
+        help="HTML file (default: graph.html)",
+    )  # fmt: skip
 
     status = command("engine status", _status, "Tell how far a run is, also while it is at work")
     _takes_run(status)
@@ -126,6 +147,7 @@ def add_command(command: Command) -> None:
     add("--serve", metavar="NAME", help="hand a reviewer's page to the browsers of this machine")
     add("--port", type=int, default=0, help="of --serve (default: one that is free)")
     add("--json", action="store_true", help="print counts or rates as JSON")
+    add_measure(command)
 
 
 def _takes_cases(parser: argparse.ArgumentParser) -> None:
@@ -243,6 +265,35 @@ def _plan(options: argparse.Namespace) -> int:
         return 2
     facts = plan(cases, choice)
     print(json.dumps(facts) if options.json else text(facts))
+    return 0
+
+
+def _masks(options: argparse.Namespace) -> int:
+    from tumorchain_jax.engine.measurements import write_measurements
+    from tumorchain_jax.engine.segmenter import measure_files
+    from tumorchain_jax.segmentation.factory import read_segmenter
+
+    if (options.labels is None) == (options.weights is None):
+        found = "both" if options.labels else "neither"
+        expected = "one of --labels and --weights"
+        raise InputError("command line", "organs", found, expected, "give one of them")
+    segmenter = read_segmenter(options.weights) if options.weights else None
+    facts = measure_files("", options.input, options.labels, options.lesions, segmenter)
+    write_measurements(options.output, facts)
+    organs = len({fact.organ for fact in facts})
+    lesions = sum(fact.attribute == "finding" for fact in facts)
+    print(f"{options.output}: {len(facts)} facts of {organs} organs and {lesions} lesions")
+    print(NOTICE)
+    return 0
+
+
+def _graph(options: argparse.Namespace) -> int:
+    from tumorchain_jax.core.files import write_file
+    from tumorchain_jax.engine.graph.load import shipped_graph
+    from tumorchain_jax.engine.graph.page import graph_page
+
+    write_file(options.output, graph_page(shipped_graph()).encode())
+    print(options.output)
     return 0
 
 

@@ -75,7 +75,8 @@ class CaseResult:
         records: accepted records; `Record.scan` is the position of the scan in `Case.scans`.
         traces: of the records, in their order: what each claim of a record rests on.
         rejected: chains set aside.
-        discordant: where CT and pathology differ, in one line each; kept, never reconciled.
+        discordant: where CT and pathology differ, or CT reports and masks, in one line each; kept,
+            never reconciled.
     """
 
     facts: tuple[Fact, ...]

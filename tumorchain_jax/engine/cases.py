@@ -6,7 +6,8 @@ JSON lines in UTF-8, one case each; paths start from the list's own folder and s
      "pathology": ["a-17/pathology.txt"], "language": "en", "sex": "female", "age": 64}
 
 `pathology`, `language`, `sex` and `age` may be left out. A report is a text file in UTF-8, with or
-without a byte order mark.
+without a byte order mark. `masks` may name the file that `tumorchain engine masks` wrote of the
+first scan.
 """
 
 import hashlib
@@ -19,14 +20,15 @@ from typing import Any, NoReturn
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.json_lines import LineFields, parse_line
 from tumorchain_jax.engine.case import Case, Document
-from tumorchain_jax.engine.facts import SourceKind
+from tumorchain_jax.engine.facts import Fact, SourceKind
+from tumorchain_jax.engine.measurements import read_measurements
 
 MOST_BYTES = 4_000_000
 """Of a report; one of a megabyte is read, a file that cannot be a report is refused."""
 LONGEST_NAME = 200
 OLDEST = 120
 KINDS: tuple[SourceKind, ...] = ("radiology", "pathology")
-FIELDS = ("case", "patient", "scans", *KINDS, "language", "sex", "age")
+FIELDS = ("case", "patient", "scans", *KINDS, "language", "sex", "age", "masks")
 SHOWN = 5
 """Problems that an error names by their place."""
 _HINT = "fix the line; engine/README.md shows one"
@@ -69,6 +71,7 @@ class ListedCase:
         id, patient, scans, sex, age: see `Case`.
         language: of all its reports.
         reports: in the order of the list, radiology first.
+        masks: file of measurements and its SHA-256, if there is one.
     """
 
     id: str
@@ -78,13 +81,15 @@ class ListedCase:
     language: str = ""
     sex: str = ""
     age: int | None = None
+    masks: tuple[Path, str] | None = None
 
     @property
     def digest(self) -> str:
         """Hash of all that the list and the reports say, whatever the files' names are."""
         reports = [(report.kind, report.sha256) for report in self.reports]
         facts = [
-            self.id, self.patient, self.scans, reports, self.language, self.sex, self.age
+            self.id, self.patient, self.scans, reports, self.language, self.sex, self.age,
+            self.masks[1] if self.masks else "",
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -96,8 +101,18 @@ class ListedCase:
         """
         documents = tuple(report.read(self.language) for report in self.reports)
         return Case(
-            self.id, self.patient, self.scans, documents, sex=self.sex, age=self.age
-        )  # fmt: skip
+            self.id, self.patient, self.scans, documents, self._measured(), self.sex, self.age
+        )
+
+    def _measured(self) -> tuple[Fact, ...]:
+        if self.masks is None:
+            return ()
+        path, expected = self.masks
+        facts, sha256 = read_measurements(path, self.id)
+        if sha256 != expected:
+            found, hint = "other facts than when the run began", "rerun the same command"
+            raise InputError(path, "masks", found, "the same facts", hint)
+        return facts
 
 
 def read_cases(path: Path) -> list[ListedCase]:
@@ -226,7 +241,11 @@ def _case(fields: LineFields, root: Path) -> ListedCase:
     age = fields.values.get("age")
     if age is not None and not (type(age) is int and 0 <= age <= OLDEST):
         fields.refuse("age", f"a whole number of years, 0 to {OLDEST}", _HINT)
-    return ListedCase(id, patient, scans, tuple(reports), language, sex, age)
+    masks = None
+    if "masks" in fields.values:
+        path = _inside(fields, "masks", fields.path("masks"), root)
+        masks = path, read_measurements(path, id)[1]
+    return ListedCase(id, patient, scans, tuple(reports), language, sex, age, masks)
 
 
 def _texts(fields: LineFields, name: str) -> Sequence[str]:
@@ -247,9 +266,11 @@ def _name(fields: LineFields, field: str, name: str) -> str:
     return name
 
 
-def _report(fields: LineFields, kind: SourceKind, name: str, root: Path) -> Report:
+def _inside(fields: LineFields, field: str, name: str, root: Path) -> Path:
+    """Find a file that a line names in the folder of the list."""
+
     def refuse(found: str, expected: str, hint: str) -> NoReturn:
-        raise InputError(fields.source, kind, f"{name!r}, {found}", expected, hint)
+        raise InputError(fields.source, field, f"{name!r}, {found}", expected, hint)
 
     inside = "a file in the folder of the list"
     if Path(name).is_absolute():
@@ -260,7 +281,12 @@ def _report(fields: LineFields, kind: SourceKind, name: str, root: Path) -> Repo
         found = getattr(error, "strerror", None) or "a circle of links"
         refuse(found.lower(), inside, "check the path")
     if not path.is_relative_to(root):
-        refuse("which leads out of the list's folder", inside, "copy the report into it")
+        refuse("which leads out of the list's folder", inside, "copy it into it")
+    return path
+
+
+def _report(fields: LineFields, kind: SourceKind, name: str, root: Path) -> Report:
+    path = _inside(fields, kind, name, root)
     try:
         text = read_text(path)
     except InputError as error:

@@ -130,7 +130,7 @@ def test_wrong_stages_are_caught(letter: str) -> None:
     """T, N and M are the Summarizer's: what pathology states, and what imaging alone gives."""
     rng = random.Random(letter)
     planted = 0
-    for case, result in RESULTS:
+    for _, result in RESULTS:
         facts = {fact.id: fact for fact in result.facts}
         known = tuple(f for f in result.facts if f.source.kind != "pathology")
         for record, trace in zip(result.records, result.traces, strict=True):

@@ -44,6 +44,7 @@ ALIKE = {
 """Value -> others that may be right as well, so that they are never offered beside it."""
 THIRDS = ("upper third", "middle third", "lower third")
 COUNTS = ("1", "2", "3", "4", "5")
+_PLACES = (("third", ""), ("box", "grid"))
 _PLACE = {"finding", "location"}
 FENCES: dict[str, frozenset[str]] = {
     "organ_position": frozenset({"third", "box"}),
@@ -139,11 +140,11 @@ def _positions(masks: Sequence[Fact]) -> Iterator[Ask]:
     """Ask where organs lie that the masks show whole."""
     label = {display_name(each): each for each in DIGESTIVE}
     for fact in masks:
-        if fact.organ not in label or fact.lesion or fact.attribute not in ("third", "box"):
+        if fact.organ not in label or (fact.attribute, fact.unit) not in _PLACES:
             continue
         claim = Claim(fact.organ, fact.attribute, fact.value, (fact.id,))
         third = fact.attribute == "third"
-        text = f"the middle of the {fact.organ} lies in the {fact.value} of the scan"
+        text = f"the centre of the {fact.organ} lies in the {fact.value} of the scan"
         if not third:
             text = f"the box around the {fact.organ} is ({fact.value})"
         yield Ask(

@@ -189,15 +189,11 @@ def _left_out(view: View, chain: Chain) -> Iterator[str]:
             continue
         if in_conflict(fact, against):
             continue
-        impression = view.organ, "impression", object_of(fact)
-        if fact.attribute == "impression" and fact.is_current and impression not in claimed:
-            if _leads(view, fact):
-                yield f"a step is missing: impression {object_of(fact)}"
         concluded |= fact.attribute == "finding" and fact.value == TUMOUR and is_sure(fact)
-        if fact.attribute in _REPORTED and (not fact.lesion or fact.lesion in named):
-            said = subject_of(fact), fact.attribute, object_of(fact)
-            if said not in claimed:
-                yield f"a step is missing: {' '.join(said)}"
+        said = subject_of(fact), fact.attribute, object_of(fact)
+        told = fact.attribute in _REPORTED and (not fact.lesion or fact.lesion in named)
+        if said not in claimed and (told or _leads(view, fact)):
+            yield f"a step is missing: {' '.join(said)}"
     levels = {step.level for step in chain}
     needed = concluded or (
         denials(view.facts, view.organ)
@@ -208,8 +204,8 @@ def _left_out(view: View, chain: Chain) -> Iterator[str]:
 
 
 def _leads(view: View, fact: Fact) -> bool:
-    """Whether the graph holds an edge for an impression here; others cannot be told of."""
-    if fact.value == NO_TUMOUR:
+    """Whether a fact is an impression that edges lead to; others cannot be told of."""
+    if fact.attribute != "impression" or not fact.is_current or fact.value == NO_TUMOUR:
         return False
     shown = signs(view.facts, view.organ)
     return any(

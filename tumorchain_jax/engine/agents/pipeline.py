@@ -6,6 +6,7 @@ from functools import cached_property
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
+from tumorchain_jax.engine.agents.against_masks import contradictions
 from tumorchain_jax.engine.agents.asks import Ask, Told, asks, within
 from tumorchain_jax.engine.agents.calibrator import calibrate
 from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Strategy, View
@@ -110,7 +111,7 @@ class _Work:
             tuple(records),
             tuple(traces),
             tuple(self.rejected),
-            tuple(dict.fromkeys(self.discordant)),
+            tuple(dict.fromkeys((*self.discordant, *contradictions(self.ct)))),
         )
 
     @cached_property

@@ -92,23 +92,24 @@ def conflicts(facts: Iterable[Fact]) -> set[Conflict]:
     for fact in facts:
         if fact.time != "current" or fact.source.kind != "radiology":
             continue
-        value = object_of(fact)
+        key = subject_of(fact), fact.attribute
         if fact.attribute in _SINGLE and fact.polarity == "present":
-            values[subject_of(fact), fact.attribute, ""].add(value)
+            values[(*key, "")].add(object_of(fact))
         elif fact.attribute == "impression" and fact.value in (TUMOUR, NO_TUMOUR):
-            said = value if fact.value == TUMOUR else f"no {TUMOUR}"
-            values[subject_of(fact), "impression", TUMOUR].add(said.replace(f"no {NO_TUMOUR}", ""))
+            there = (fact.value == TUMOUR) == (fact.polarity == "present")
+            values[(*key, TUMOUR)].add("present" if there else "absent")
+        # One part of an organ may show what another does not.
         elif fact.certainty == "definite" and fact.attribute in ("finding", "others"):
-            # One part of an organ may show what another does not.
-            if fact.lesion or not fact.part:
-                values[subject_of(fact), fact.attribute, fact.value].add(value)
+            place = "" if fact.lesion else fact.part
+            values[(*key, f"{fact.value} {place}".strip())].add(fact.polarity)
     return {key for key, said in values.items() if len(said) > 1}
 
 
 def in_conflict(fact: Fact, known: set[Conflict]) -> bool:
     """Tell whether a fact is one side of a conflict."""
     value = TUMOUR if fact.value == NO_TUMOUR else fact.value
-    return bool({(subject_of(fact), fact.attribute, v) for v in ("", value)} & known)
+    placed = value if fact.lesion else f"{value} {fact.part}".strip()
+    return bool({(subject_of(fact), fact.attribute, v) for v in ("", value, placed)} & known)
 
 
 def lesion_findings(facts: Iterable[Fact]) -> dict[tuple[str, int], Fact]:

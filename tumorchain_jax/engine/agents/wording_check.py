@@ -23,6 +23,7 @@ _PLAIN = frozenset(
         compared measures measure size diameter shape border density depth reaches located location
         lymph nodes node enlarged patient one another imaging pathology states stated gives alone
         category stage from what ct follows so thus hence reasoning shown report
+        centre scan box around
         """,
     )
 )

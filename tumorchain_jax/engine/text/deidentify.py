@@ -128,11 +128,12 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int] | None:
 
 def _again(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Find the words of names elsewhere in the text."""
+    known = known_words()
     words = {
         word
         for start, end in spans
         for word in re.findall(r"[^\W\d_]{3,}", text[start:end])
-        if word[0].isupper() and word.lower() not in known_words() | NO_NAMES
+        if word[0].isupper() and word.lower() not in NO_NAMES and word.lower() not in known
     }
     if words:
         forms = sorted({form for w in words for form in (w, w.upper(), w.capitalize())}, key=len)

@@ -217,7 +217,9 @@ def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tu
     if term.value == "metastasis":
         primary = notes.lesions.main_organ()
         return tuple(place for place in notes.near if place.organ != primary)
-    return notes.near or ((last.place,) if last else ())
+    if len({place.organ for place in notes.near}) == 1:
+        return notes.near[:1]
+    return (last.place,) if last and not notes.near else ()
 
 
 def _is_several(notes: Notes, organ: str) -> bool:

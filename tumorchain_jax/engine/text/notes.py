@@ -72,7 +72,9 @@ class Notes:
     """What was read so far.
 
     Attributes:
-        text, terms, wording: of the report, without what addresses a program.
+        wording: of the report.
+        text: its even text with blanks for what addresses a program.
+        terms: of the sentences so far.
         kind: of the document.
         lesions, drafts: as read.
         slips: reason and characters of the report that were left out.
@@ -84,8 +86,9 @@ class Notes:
         group: lesions of the last sentence that named any.
     """
 
-    def __init__(self, wording: Wording, text: str, terms: list[Term], kind: SourceKind):
-        self.wording, self.text, self.terms, self.kind = wording, text, terms, kind
+    def __init__(self, wording: Wording, text: str, kind: SourceKind):
+        self.wording, self.text, self.kind = wording, text, kind
+        self.terms: list[Term] = []
         self.lesions = Lesions()
         self.drafts: list[Draft] = []
         self.slips: list[tuple[str, int, int]] = []

@@ -233,10 +233,10 @@ def _with_joined(
         places = [place for locus in chain for place in locus.places]
     else:
         places = list(chosen.places)
-    return tuple(dict.fromkeys(_without_wholes(places)))
+    return tuple(dict.fromkeys(exact_places(places)))
 
 
-def _without_wholes(places: list[Place]) -> list[Place]:
+def exact_places(places: Sequence[Place]) -> list[Place]:
     """Leave out an organ of which a part is named as well."""
     parted = {place.organ for place in places if place.part}
     return [place for place in places if place.part or place.organ not in parted]

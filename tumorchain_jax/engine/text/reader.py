@@ -13,7 +13,7 @@ from tumorchain_jax.engine.text.instructions import find_instructions
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
-from tumorchain_jax.engine.text.places import Place, find_loci
+from tumorchain_jax.engine.text.places import Place, exact_places, find_loci
 from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sections
 from tumorchain_jax.engine.text.sentences import Sentence, split_sentences
 from tumorchain_jax.engine.text.setting import Setting
@@ -44,8 +44,10 @@ class Reader:
         self._wording = Wording(document.text, corrections(document.text))
         self._foreign = find_instructions(self._wording.text)
         text = self._without_foreign()
-        terms = [t for t in find_terms(self._wording) if not self._is_foreign(t.start, t.end)]
-        self.notes = Notes(self._wording, text, terms, document.kind)
+        self.notes = Notes(self._wording, text, document.kind)
+        self._cased = self._wording.cased
+        if not any(map(str.islower, document.text)):
+            self._cased = ""
         for start, end in self._foreign:
             span = self._wording.original_span(start, end)
             self.notes.slips.append(("instruction", *span))
@@ -87,8 +89,11 @@ class Reader:
         if kind in _SILENT:
             return
         self.notes.begin_section()
-        for sentence in split_sentences(self.notes.text, section.start, section.end):
-            terms = self.notes.between(sentence.start, sentence.end)
+        span = section.start, section.end
+        for sentence in split_sentences(self.notes.text, *span, self._cased):
+            found = find_terms(self._wording, sentence.start, sentence.end)
+            terms = [term for term in found if not self._is_foreign(term.start, term.end)]
+            self.notes.terms += terms
             self._read_sentence(sentence, kind, tuple(terms))
 
     def _read_sentence(
@@ -110,7 +115,7 @@ class Reader:
         read_normal(notes, setting, mentions)
         read_attributes(notes, setting, mentions)
         if places := [place for locus in loci if not locus.beside for place in locus.places]:
-            notes.near = tuple(places)
+            notes.near = tuple(dict.fromkeys(exact_places(places)))
 
     def _read_stages(self) -> list[Draft]:
         """Draft the T, N and M categories; they are read in the report's own letters."""

@@ -80,6 +80,14 @@ _HEADING = re.compile(
 )
 
 
+# Where no heading says that findings begin, these sections are no longer than a line or a sentence.
+_ENDS: dict[SectionKind, re.Pattern[str]] = {
+    "comparison": re.compile(r"(?<=\S)(?:[.;](?=\s)|\n)"),
+    "technique": re.compile(r"(?<=\S)(?:[.;](?=\s)|\n)"),
+    "history": re.compile(r"(?<=\S)[ ]*\n"),
+}
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of a report.
@@ -101,16 +109,18 @@ def split_sections(text: str) -> list[Section]:
         match = _HEADING.match(text, start.end())
         if match and not (headings and match.start() < headings[-1][1]):
             headings.append((match.start(), match.end(), _kind(match)))
-    starts: list[tuple[int, SectionKind]] = [
-        (0, "open"),
-        *((end, kind) for _, end, kind in headings),
-    ]
+    starts: list[tuple[int, SectionKind]] = [(0, "open"), *((e, k) for _, e, k in headings)]
     ends = [*(start for start, _, _ in headings), len(text)]
-    return [
-        Section(kind, start, end)
-        for (start, kind), end in zip(starts, ends, strict=True)
-        if text[start:end].strip()
-    ]
+    told = any(kind == "findings" for _, _, kind in headings)
+    sections = []
+    for (start, kind), end in zip(starts, ends, strict=True):
+        stop = None if told else _ENDS.get(kind)
+        match = stop.search(text, start + 1, end) if stop and text[start:end].strip() else None
+        if match:
+            sections.append(Section(kind, start, match.start()))
+            start, kind = match.start(), "open"
+        sections.append(Section(kind, start, end))
+    return [section for section in sections if text[section.start : section.end].strip()]
 
 
 def _kind(match: re.Match[str]) -> SectionKind:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _SHORT = (
-    r"\b(?:approx|ca|dr|prof|mr|mrs|ms|vs|no|nr|e\.g|i\.e|fig|max|min|resp|incl|excl|seg|st|"
+    r"\b(?:approx|ca|dr|prof|mr|mrs|ms|vs|nr|e\.g|i\.e|fig|max|min|resp|incl|excl|seg|st|"
     r"bzw|ggf|evtl|z\.b|d\.h|u\.a|v\.a|z\.n|s\.o|vgl|lt|rt|l|r|ant|post|sup|inf|diam|dd|cf|est|"
-    r"avg|pt|v|n|ln|lk|dg|re|li)\.$"
+    r"avg|pt|ln|lk|dg|re|li)\.$"
 )
 _ABBREVIATION = re.compile(_SHORT)
 # A full stop that is none of a number, or the end of a line; both are looked at again.
@@ -36,18 +36,19 @@ class Sentence:
     opens: bool
 
 
-def split_sentences(text: str, start: int, end: int) -> Iterator[Sentence]:
+def split_sentences(text: str, start: int, end: int, cased: str = "") -> Iterator[Sentence]:
     """Yield the sentences of `text[start:end]` in order.
 
     Args:
         text: in small letters, as `Wording.text`.
         start, end: of a section.
+        cased: the same text with its capitals, if it has both.
     """
     width = max((len(line) for line in text[start:end].split("\n")), default=0)
     begin = start
     for match in _END.finditer(text, start, end):
         if match.group() == "\n":
-            if _is_wrapped(text, begin, match.start(), end, width):
+            if _is_wrapped(text, begin, match.start(), end, width, cased):
                 continue
         elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
             continue  # "? metastasis" asks of what follows
@@ -79,13 +80,15 @@ def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentenc
 def _is_stop(text: str, begin: int, position: int) -> bool:
     """Whether the full stop at a position ends a sentence."""
     before = text[max(begin, position - 12) : position + 1]
-    if _ABBREVIATION.search(before):
+    if _ABBREVIATION.search(before) and text[position + 1 : position + 2] != "\n":
+        return False
+    if before.endswith((" no.", "\nno.")) and text[position + 1 : position + 3].strip().isdigit():
         return False
     # "1." before an item of a list.
     return not re.fullmatch(r"\s*\d{1,2}\.", text[begin : position + 1])
 
 
-def _is_wrapped(text: str, begin: int, position: int, end: int, width: int) -> bool:
+def _is_wrapped(text: str, begin: int, position: int, end: int, width: int, cased: str) -> bool:
     """Whether the line's end at a position is only where the line was full."""
     before = text[begin:position].rstrip()
     if not before:
@@ -93,7 +96,11 @@ def _is_wrapped(text: str, begin: int, position: int, end: int, width: int) -> b
     if before[-1] in ".!?:;" or _BLANK.match(text, position + 1):
         return False
     following = text[position + 1 : min(end, position + 60)]
-    if _ITEM.match(following) or "|" in following or "|" in before or width < _LEAST_WIDTH:
+    if _ITEM.match(following) or "|" in following or "|" in before:
+        return False
+    if cased[position + 1 : position + 2].islower():
+        return True
+    if width < _LEAST_WIDTH:
         return False
     line = text[text.rfind("\n", 0, position) + 1 : position].rstrip()
     word = following.split(maxsplit=1)[0] if following.strip() else ""

@@ -22,7 +22,7 @@ KINDS = (
 )  # fmt: skip
 _LUNGS = {10, 11, 12, 13, 14}
 # What may stand between two words of a term.
-_GAP = re.compile(r"[ \n\r\-_/']{0,4}|\s{0,2}[:=|]\s{0,2}")
+_GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
@@ -30,7 +30,9 @@ _GERMAN_PLURALS = (
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
-_SHORTENED = frozenset({"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"})
+_SHORTENED = frozenset(
+    {"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"}
+)
 _AND_SEGMENT = re.compile(
     r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
     r"[iv]{1,4})([ab]?)"
@@ -84,15 +86,19 @@ class Term:
         return next((entry for entry in self.entries if entry.organ == organ), None)
 
 
-def find_terms(wording: Wording) -> list[Term]:
-    """Return the terms of a text from left to right; of two that overlap, the longer one.
+def find_terms(wording: Wording, start: int, end: int) -> list[Term]:
+    """Return the terms of a sentence from left to right; of two that overlap, the longer one.
+
+    Args:
+        wording: of the report.
+        start, end: characters of the sentence in its text.
 
     A sign may begin within an organ's name: "pancreatic duct is dilated" names both.
     """
     found: list[Term] = []
-    k, count = 0, len(wording.words)
+    k, count = wording.words_between(start, end)
     while k < count:
-        term, length = _term_at(wording, k)
+        term, length = _term_at(wording, k, count)
         if term is None:
             k += 1
             continue
@@ -101,7 +107,7 @@ def find_terms(wording: Wording) -> list[Term]:
             found += _further_segments(wording, term)
         if term.kind in ("organ", "part", "none"):
             for later in range(k + 1, k + length):
-                inner, size = _term_at(wording, later)
+                inner, size = _term_at(wording, later, count)
                 if inner and inner.kind == "sign" and later + size > k + length:
                     found.append(inner)
                     length = later + size - k
@@ -129,11 +135,11 @@ def _further_segments(wording: Wording, term: Term) -> Iterator[Term]:
         end = match.end()
 
 
-def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
+def _term_at(wording: Wording, k: int, count: int) -> tuple[Term | None, int]:
     """Return the longest term that begins at a word, and how many words it has."""
     words, text = wording.words, wording.text
     node, entries, length = _tree(), None, 0
-    for n in range(k, len(words)):
+    for n in range(k, count):
         if n > k and not _is_joined(text, words[n - 1], words[n]):
             break
         following = node.branches.get(words[n].key)
@@ -152,6 +158,7 @@ def _term_at(wording: Wording, k: int) -> tuple[Term | None, int]:
     return Term(entries, words[k].start, last.end, plural), length
 
 
+@cache
 def known_words() -> frozenset[str]:
     """Return every word of the terms in small letters, as the files spell it."""
     phrases = [*NAMES, *(phrase for phrase, _ in _lines())]

@@ -17,7 +17,7 @@ _PLAIN = str.maketrans(
             "\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000\ufeff\u00ad\t\f\v\r", " "
         ),
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
-        **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4`", "'"),
+        **dict.fromkeys("\u2018\u2019\u201b\u2032\u00b4", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u2033", '"'),
         **dict.fromkeys("\u00d7\u2715\u2716\u2a2f", "x"),
         **dict.fromkeys("\u2022\u25cf\u25aa\u00b7\u2023\u25e6", "*"),
@@ -99,6 +99,7 @@ class Wording:
     Attributes:
         original: as read.
         text: the even text; its length may differ where a word was put right.
+        cased: the same with the report's capitals.
         words: of `text`, in order.
     """
 
@@ -114,6 +115,7 @@ class Wording:
         self._starts: list[int] = [0]
         self._shifts: list[int] = [0]
         pieces: list[str] = []
+        cased: list[str] = []
         self.words: list[Word] = []
         done = shift = 0
         for match in _WORD.finditer(lower):
@@ -124,6 +126,9 @@ class Wording:
                 self.words.append(Word(key_of(word), start, start + len(word)))
                 continue
             pieces += lower[done : match.start()], right
+            cased += original[done : match.start()], right if match[0] == original[
+                match.start() : match.end()
+            ] else right.upper()  # fmt: skip
             done = match.end()
             position = start
             for part in right.split():
@@ -136,6 +141,7 @@ class Wording:
                 shift += len(right) - len(word)
                 self._begin(start + len(right), shift)
         self.text = "".join(pieces) + lower[done:]
+        self.cased = "".join(cased) + original[done:]
 
     def _begin(self, position: int, shift: int) -> None:
         """Note that from a position on the even text is `shift` characters ahead."""

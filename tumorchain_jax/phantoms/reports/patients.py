@@ -214,7 +214,7 @@ class _Drawing:
         self.numbers[organ] = self.numbers.get(organ, 0) + 1
         return self.numbers[organ]
 
-    def _size(self, least: float, most: float) -> int:
+    def _size(self, least: int, most: int) -> int:
         return round(least * (most / least) ** self.rng.random())
 
     def _lesions(self) -> tuple[Lesion, ...]:

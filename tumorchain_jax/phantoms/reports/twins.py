@@ -4,7 +4,7 @@ A twin asks of its reader one or more of these: facts of the clean text that mus
 that must come, a flag, or that nothing changes at all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -76,10 +76,14 @@ class _Start:
         )
 
 
-def make_twins(seed: int, style: Style) -> list[Twin]:
-    """Make one twin of each kind; the same seed and style give the same ones."""
+def make_twins(seed: int, style: Style, kinds: Sequence[str] = ()) -> list[Twin]:
+    """Make one twin of each kind; the same seed, style and kinds give the same ones.
+
+    Args:
+        kinds: of `KINDS`; none: all of them.
+    """
     start = _start(seed, style)
-    return [make(start, kind) for kind, make in KINDS.items()]
+    return [KINDS[kind](start, kind) for kind in kinds or KINDS]
 
 
 def _start(seed: int, style: Style) -> _Start:
