@@ -24,6 +24,7 @@ from tumorchain_jax.cli import (
     preflight,
     prepare,
     segment,
+    serve,
     train,
 )
 from tumorchain_jax.cli.options import Run
@@ -33,7 +34,7 @@ PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate),
     "Data": (phantoms, prepare),
-    "Weights": (convert, chat),
+    "Weights": (convert, chat, serve),
     "Large machines": (preflight, compile),
     "Research": (experiments, bench, info),
 }
