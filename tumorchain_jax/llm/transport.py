@@ -201,7 +201,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _usage(value: object) -> tuple[int, int] | None:
     if not isinstance(value, dict):
         return None
-    prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens", 0)
+    prompt: Any = value.get("prompt_tokens")
+    completion: Any = value.get("completion_tokens", 0)
     return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
 
 

@@ -65,7 +65,8 @@ def _read(
         hidden, extended, total = module.extend(cache, length, module.embed(tokens), valid)
         return module.logits(hidden[:, -1:])[0, 0], extended, total
 
-    return decoder.apply({"params": params}, method=read)
+    result: Any = decoder.apply({"params": params}, method=read)
+    return result
 
 
 @partial(jax.jit, static_argnames=("nucleus",))
@@ -118,12 +119,10 @@ class TokenDecoder:
             size *= 2
         return size
 
-    def warm(self, tokens: int) -> None:
-        """Compile what a reply of that length needs."""
-        prompt = [min(self.ends, default=0)] * 2
-        stream = self.reply(prompt, tokens - len(prompt), Choice(0.0, 1.0, 0), None)
-        next(stream, None)
-        next(stream, None)
+    def warm(self) -> None:
+        """Compile what a short reply needs."""
+        for _ in self.reply([0], 3, Choice(0.0, 1.0, 0), None):
+            pass
 
     def reply(
         self, prompt: Sequence[int], limit: int, choice: Choice, matcher: Matcher | None

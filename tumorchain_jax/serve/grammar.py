@@ -35,7 +35,7 @@ class Grammar:
             Refusal: (400) the schema is none, or has what cannot be enforced.
         """
         try:
-            rules = {"whitespace_flexible": True, "whitespace_pattern": WHITE_SPACE}
+            rules: Any = {"whitespace_flexible": True, "whitespace_pattern": WHITE_SPACE}
             grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=rules)
             matcher = LLMatcher(self._tokenizer, grammar, log_level=0)
             problem = matcher.get_error() if matcher.is_error() else ""

@@ -86,7 +86,7 @@ class Worker:
 
     def start(self) -> None:
         """Compile what is needed first, and begin to work."""
-        self.decoder.warm(2)
+        self.decoder.warm()
         self._thread.start()
 
     def stop(self) -> None:
