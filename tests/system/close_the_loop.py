@@ -25,7 +25,7 @@ from tumorchain_jax.phantoms.reports.styles import STYLES
 from tumorchain_jax.phantoms.reports.writer import write_radiology
 
 FIRST_SEED = 910_000
-TOKENS = 120
+TOKENS = 80
 """Of a reply; one attempt and one repair each."""
 
 
@@ -73,7 +73,11 @@ def main(url: str, model: str, agents: str, count: int) -> None:
                 wrong, problems = wrong + false, problems + len(verify(result, case))
                 rules += len(process(case).records)
                 rejected.update(each.organ for each in result.rejected)
-                print(f"{seed}: {len(result.records)} records", flush=True)
+                done = f"{len(result.records)} records, {len(result.rejected)} chains set aside"
+                told = "; ".join(backends.doubts.lines())
+                print(
+                    f"{seed}: {done}, {false} of {found} claims false; so far: {told}", flush=True
+                )
             spent = backends.clients.spent if backends.clients else None
             lines = backends.doubts.lines()
     print(f"{count} cases, {agents} by {model}, {time.monotonic() - started:.0f} s")
