@@ -64,9 +64,7 @@ def _stub(behaviour: dict[str, Any]) -> Iterator[str]:
     try:
         yield process.stdout.readline().strip()
     finally:
-        process.stdin.close()
-        process.stdout.close()
-        process.wait()
+        process.communicate()
 
 
 async def _bare(url: str, calls: int, in_flight: int) -> float:
@@ -97,7 +95,7 @@ async def _is_good(client: httpx2.AsyncClient, url: str, body: dict[str, Any]) -
     return choice["finish_reason"] == "stop" and text.startswith("I like") and text.endswith(".")
 
 
-async def _ours(url: str, calls: int, in_flight: int) -> tuple[float, dict[str, float]]:
+async def _ours(url: str, calls: int, in_flight: int) -> tuple[float, dict[str, int]]:
     """Seconds of `calls` requests with the client, and how they ended."""
     endpoint = Endpoint(
         "stub", url, "stub-1", concurrency=in_flight, timeout_s=TIMEOUT_S, deadline_s=120.0
