@@ -29,6 +29,7 @@ from tumorchain_jax.cli import (
     preflight,
     prepare,
     segment,
+    serve,
     train,
 )
 from tumorchain_jax.cli.options import Run
@@ -38,7 +39,7 @@ PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, engine, prepare),
-    "Weights": (convert, chat),
+    "Weights": (convert, chat, serve),
     "Breast ultrasound": (bus,),
     "Large machines": (preflight, compile),
     "Research": (deeptumorvqa, experiments, bench, info),
