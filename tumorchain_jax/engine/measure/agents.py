@@ -27,6 +27,8 @@ _STAGES = {
     "metastasis": ("M0", "M1"),
 }
 
+_OPPOSITES = {"yes": "no", "no": "yes"}
+
 
 @dataclass(frozen=True)
 class RecordCounts:
@@ -138,7 +140,9 @@ def plant_faults(case: Case, truth: Sequence[Statement], seed: int) -> FaultCoun
         if record.subtask in _STAGES:
             clean += 1
             alarms += _refused(record, trace, case, known)
-            value = rng.choice([v for v in _STAGES[record.subtask] if v[:2] != record.answer[:2]])
+            value = _OPPOSITES.get(record.answer) or rng.choice(
+                [v for v in _STAGES[record.subtask] if v[:2] != record.answer[:2]]
+            )
             wrong, traced = _restaged(record, trace, value, case)
             planted[STAGE] += 1
             caught[STAGE] += _refused(wrong, traced, case, known)
@@ -155,6 +159,8 @@ def _restaged(record: Record, trace: Trace, value: str, case: Case) -> tuple[Rec
     old = record.answer
 
     def put(text: str) -> str:
+        if old in _OPPOSITES:  # a word of other sentences too
+            return text.replace(f"the answer is {old}", f"the answer is {value}")
         return text.replace(old, value)
 
     def claims(step: Step) -> Iterable[Claim]:
