@@ -20,7 +20,8 @@ from tumorchain_jax.phantoms.reports.statements import Statement
 
 STAGE = "stage"
 """The fault that is planted in records: T, N and M are no part of the Reasoner's chains."""
-FAULT_KINDS = (*FAULTS, STAGE)
+YES_OR_NO = "answer of yes or no about a stage"
+FAULT_KINDS = (*FAULTS, STAGE, YES_OR_NO)
 _STAGES = {
     "tumor": ("T1b", "T2", "T3", "T4"),
     "node": ("N0", "N1", "N2"),
@@ -144,8 +145,9 @@ def plant_faults(case: Case, truth: Sequence[Statement], seed: int) -> FaultCoun
                 [v for v in _STAGES[record.subtask] if v[:2] != record.answer[:2]]
             )
             wrong, traced = _restaged(record, trace, value, case)
-            planted[STAGE] += 1
-            caught[STAGE] += _refused(wrong, traced, case, known)
+            kind = YES_OR_NO if record.answer in _OPPOSITES else STAGE
+            planted[kind] += 1
+            caught[kind] += _refused(wrong, traced, case, known)
     return FaultCounts(caught, planted, alarms, clean)
 
 
