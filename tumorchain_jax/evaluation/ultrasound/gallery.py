@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from PIL import Image
 from scipy import ndimage
 
@@ -21,7 +21,7 @@ class Entry:
 
     Args:
         image: what the classifier saw.
-        outline: 1 inside the lesion, as the classifier saw it; or None.
+        outline: True inside the lesion, as the classifier saw it; or None.
         heat: occlusion map; or None.
     """
 
@@ -31,7 +31,7 @@ class Entry:
         truth: str,
         score: float,
         image: UInt8[np.ndarray, "S S"],
-        outline: UInt8[np.ndarray, "S S"] | None,
+        outline: Bool[np.ndarray, "S S"] | None,
         heat: Float[np.ndarray, "G G"] | None,
     ):
         self.name, self.truth, self.score = name, truth, score
@@ -91,7 +91,7 @@ def _png(entry: Entry) -> str:
         strength = 0.55 * heat[:side, :side] / max(heat.max(), 1e-9)
         colour += strength[..., None] * (np.array(WARM) - colour)
     if entry.outline is not None:
-        mask = np.kron(entry.outline > 0, np.ones((SCALE, SCALE))) > 0
+        mask = np.kron(entry.outline, np.ones((SCALE, SCALE))) > 0
         edge = mask ^ ndimage.binary_erosion(mask, iterations=2)
         colour[edge] = OUTLINE
     file = io.BytesIO()

@@ -7,14 +7,18 @@ OUTPUT/crossval.json, crossval.txt, guard.json, gallery.html
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.files import atomic_directory
+from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.evaluation.auc import Estimate, auroc, estimates
 from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
 from tumorchain_jax.evaluation.ultrasound.crossval import Run, Scored, of_seed, trained
@@ -25,13 +29,16 @@ from tumorchain_jax.evaluation.ultrasound.guard import (
     save_guard,
     threshold_of,
 )
-from tumorchain_jax.evaluation.ultrasound.saliency import occlusion_map
+from tumorchain_jax.evaluation.ultrasound.saliency import inside_share, occlusion_map, sanity
+from tumorchain_jax.models.image.layers import STATISTICS
+from tumorchain_jax.training.classification.program import init_variables
 from tumorchain_jax.training.classification.source import Pictures
 from tumorchain_jax.ultrasound.picture import read_mask
 from tumorchain_jax.ultrasound.view import VIEWS, square
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 WHOLE = Run("all", -1, "")
+SALIENCY_PICTURES, RANDOM_SEED = 20, 12345
 
 
 def ship(
@@ -62,7 +69,8 @@ def ship(
     development = ~pictures.is_test
     guard = fit_guard(whole.run(pictures.images[development])[1])
     # The distances of pictures that a fold's model has not seen stand for those of new pictures.
-    guard = guard.__class__(guard.mean, guard.precision, threshold_of(distances[development]))
+    guard = replace(guard, threshold=threshold_of(distances[development]))
+    values["saliency"] = _saliency(own, whole, pictures)
     with atomic_directory(output) as part:
         for path in sorted((workdir / str(seed) / WHOLE.name / "export").iterdir()):
             shutil.copyfile(path, part / path.name)
@@ -110,6 +118,36 @@ def _measure(
             "others": rows}, distances  # fmt: skip
 
 
+def _saliency(config: ConfigDict, whole: Classifier, pictures: Pictures) -> dict[str, Any]:
+    """Do the maps depend on what was learned, and do they lie on the lesion? Of test pictures."""
+    some = np.flatnonzero(pictures.is_test)[:SALIENCY_PICTURES]
+    images = np.asarray(pictures.images[some])
+    variables = nn.meta.unbox(init_variables(config, jax.random.key(RANDOM_SEED)))
+    arrays = flatten(variables["params"]) | flatten(variables.get(STATISTICS, {}))
+    plain = {path: np.asarray(leaf) for path, leaf in arrays.items()}
+    random = Classifier(replace(whole.folder, arrays=plain), flips=True)
+    found = {"n": len(some), "rank_correlation_with_random_model": float(np.nanmean(
+        sanity(whole, random, images)))}  # fmt: skip
+    if config.data.view == VIEWS[0]:
+        pairs = [
+            inside_share(occlusion_map(whole, image), mask)
+            for image, mask in zip(images, (_mask(config, pictures, k) for k in some), strict=True)
+            if mask is not None
+        ]
+        shares = np.mean(pairs, axis=0)
+        found |= {"change_inside_lesion": float(shares[0]), "lesion_of_picture": float(shares[1])}
+    return found
+
+
+def _mask(config: ConfigDict, pictures: Pictures, number: int) -> np.ndarray | None:
+    """The lesion as the view shows it, True inside; None without a mask."""
+    row = pictures.rows[number]
+    if not row.mask:
+        return None
+    mask = read_mask(Path(config.data.folder) / row.mask, (row.height, row.width))
+    return square(mask.astype(np.uint8) * np.uint8(255), config.data.side) > 127
+
+
 def _gallery(config: ConfigDict, workdir: Path, pictures: Pictures, found: Sequence[Scored]) -> str:
     """Pictures out of fold, each with the map of the model that has not seen it."""
     scores = np.mean([scored.scores for scored in found], axis=0)
@@ -125,10 +163,8 @@ def _gallery(config: ConfigDict, workdir: Path, pictures: Pictures, found: Seque
     def entry(number: int) -> Entry:
         row, image = pictures.rows[number], np.asarray(pictures.images[number])
         heat = occlusion_map(models[int(found[0].folds[number])], image)
-        outline = None
-        if config.data.view == VIEWS[0] and row.mask:
-            mask = read_mask(Path(config.data.folder) / row.mask, (row.height, row.width))
-            outline = square(mask.astype(np.uint8) * np.uint8(255), config.data.side)
+        whole_picture = config.data.view == VIEWS[0]
+        outline = _mask(config, pictures, number) if whole_picture else None
         return Entry(row.id, row.label, float(scores[number]), image, outline, heat)
 
     groups = [(name, [entry(int(where[k])) for k in numbers]) for name, numbers in chosen.items()]

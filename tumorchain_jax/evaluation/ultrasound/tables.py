@@ -179,6 +179,16 @@ def guard_text(found: Mapping[str, Any]) -> str:
         lines.append(
             f"{name:20} AUROC {_shown(row['auroc'])}   refused {row['refused']:.1%} of {row['n']}"
         )
+    maps = found["saliency"]
+    lines.append(
+        f"occlusion maps: rank correlation {maps['rank_correlation_with_random_model']:.2f} with "
+        f"those of a random model (n {maps['n']}; near 0: they depend on what was learned)"
+    )
+    if "change_inside_lesion" in maps:
+        lines.append(
+            f"{maps['change_inside_lesion']:.0%} of their change within the lesion, which is "
+            f"{maps['lesion_of_picture']:.0%} of the picture"
+        )
     return "\n".join(lines) + "\n"
 
 
