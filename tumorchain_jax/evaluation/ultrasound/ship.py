@@ -120,7 +120,7 @@ def _measure(
 
 def _saliency(config: ConfigDict, whole: Classifier, pictures: Pictures) -> dict[str, Any]:
     """Do the maps depend on what was learned, and do they lie on the lesion? Of test pictures."""
-    some = np.flatnonzero(pictures.is_test)[:SALIENCY_PICTURES]
+    some = np.flatnonzero(pictures.is_test)[:SALIENCY_PICTURES].tolist()
     images = np.asarray(pictures.images[some])
     variables = nn.meta.unbox(init_variables(config, jax.random.key(RANDOM_SEED)))
     arrays = flatten(variables["params"]) | flatten(variables.get(STATISTICS, {}))

@@ -69,7 +69,7 @@ def _groups(pictures: Pictures) -> Mapping[str, Bool[np.ndarray, " N"]]:
 
 
 def _enough(labels: Bool[np.ndarray, " N"], chosen: Bool[np.ndarray, " N"]) -> bool:
-    return min((labels & chosen).sum(), (~labels & chosen).sum()) >= LEAST
+    return bool(min((labels & chosen).sum(), (~labels & chosen).sum()) >= LEAST)
 
 
 def _counts(labels: Bool[np.ndarray, " N"], chosen: Bool[np.ndarray, " N"]) -> dict[str, int]:
