@@ -37,19 +37,24 @@ def render(folder: Path, row: Lesion, view: View, side: int) -> UInt8[np.ndarray
         raise InputError("config", "view", str(view), f"one of {', '.join(VIEWS)}", "choose one")
     grey = read_picture(folder / row.image).grey
     if view == "image":
-        return _resized(_padded(grey), side)
+        return square(grey, side)
     if row.box is None:
         found = f"no box of a lesion in {row.id}"
         raise InputError(folder / row.image, "view", found, "one, or view=image", "leave it out")
     x, y = row.box.x + row.box.width / 2, row.box.y + row.box.height / 2
     if view == "lesion":
         half = MARGIN * max(row.box.width, row.box.height) / 2
-        return _resized(_square(grey, x, y, half), side)
+        return _resized(_cut(grey, x, y, half), side)
     half = BLANK_SHARE * max(grey.shape) / 2
     blanked = grey.copy()
     top, left = (max(0, round(middle - half)) for middle in (y, x))
     blanked[top : round(y + half), left : round(x + half)] = 0
-    return _resized(_padded(blanked), side)
+    return square(blanked, side)
+
+
+def square(grey: UInt8[np.ndarray, "H W"], side: int) -> UInt8[np.ndarray, "S S"]:
+    """Pad a picture to a square, centred, and resize it."""
+    return _resized(_padded(grey), side)
 
 
 def _padded(grey: UInt8[np.ndarray, "H W"]) -> UInt8[np.ndarray, "S S"]:
@@ -59,21 +64,21 @@ def _padded(grey: UInt8[np.ndarray, "H W"]) -> UInt8[np.ndarray, "S S"]:
     return np.pad(grey, list(zip(before, after, strict=True)))
 
 
-def _square(
+def _cut(
     grey: UInt8[np.ndarray, "H W"], x: float, y: float, half: float
 ) -> UInt8[np.ndarray, "S S"]:
     """Cut a square; black where it leaves the picture."""
     side = max(1, round(2 * half))
     top, left = round(y - half), round(x - half)
-    square = np.zeros((side, side), np.uint8)
+    window = np.zeros((side, side), np.uint8)
     rows = slice(max(0, top), min(grey.shape[0], top + side))
     columns = slice(max(0, left), min(grey.shape[1], left + side))
     part = grey[rows, columns]
-    square[rows.start - top :, columns.start - left :][: part.shape[0], : part.shape[1]] = part
-    return square
+    window[rows.start - top :, columns.start - left :][: part.shape[0], : part.shape[1]] = part
+    return window
 
 
-def _resized(square: UInt8[np.ndarray, "S S"], side: int) -> UInt8[np.ndarray, "T T"]:
-    if square.shape == (side, side):
-        return square
-    return np.asarray(Image.fromarray(square).resize((side, side), Image.Resampling.BICUBIC))
+def _resized(whole: UInt8[np.ndarray, "S S"], side: int) -> UInt8[np.ndarray, "T T"]:
+    if whole.shape == (side, side):
+        return whole
+    return np.asarray(Image.fromarray(whole).resize((side, side), Image.Resampling.BICUBIC))

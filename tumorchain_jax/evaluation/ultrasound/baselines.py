@@ -58,7 +58,12 @@ def baselines(
         "size": Baseline(
             "picture size and mean grey",
             _by_fold(
-                labels, folds, [(r.width, r.height, g) for r, g in zip(rows, greys, strict=True)]
+                labels,
+                folds,
+                [
+                    (float(r.width), float(r.height), float(g))
+                    for r, g in zip(rows, greys, strict=True)
+                ],
             ),
         ),
         "majority": Baseline(

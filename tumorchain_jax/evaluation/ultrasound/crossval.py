@@ -73,7 +73,7 @@ def cross_validate(
         folds = fold_of(pictures, own)
         scores, left_out = (np.full(len(folds), np.nan) for _ in range(2))
         for run in runs(own, pictures, leave_out):
-            classifier = _trained(own, workdir, seed, run)
+            classifier = trained(own, workdir, seed, run)
             chosen = folds == run.fold if not run.held_out else pictures.sources == run.held_out
             chosen = chosen & ~pictures.is_test
             where = left_out if run.held_out else scores
@@ -100,8 +100,12 @@ def runs(config: ConfigDict, pictures: Pictures, leave_out: bool) -> Iterator[Ru
             yield Run(f"left_{source}", -1, str(source))
 
 
-def _trained(config: ConfigDict, workdir: Path, seed: int, run: Run) -> Classifier:
-    """Train one run unless its export is there, and open it."""
+def trained(config: ConfigDict, workdir: Path, seed: int, run: Run) -> Classifier:
+    """Train one run unless its export is there, and open it.
+
+    Args:
+        config: of the seed.
+    """
     folder = workdir / str(seed) / run.name
     config = config.copy_and_resolve_references()
     config.data.fold, config.data.held_out = run.fold, run.held_out

@@ -69,7 +69,7 @@ def _groups(pictures: Pictures) -> Mapping[str, Bool[np.ndarray, " N"]]:
 
 
 def _enough(labels: Bool[np.ndarray, " N"], chosen: Bool[np.ndarray, " N"]) -> bool:
-    return min((labels & chosen).sum(), (~labels & chosen).sum()) >= LEAST
+    return bool(min((labels & chosen).sum(), (~labels & chosen).sum()) >= LEAST)
 
 
 def _counts(labels: Bool[np.ndarray, " N"], chosen: Bool[np.ndarray, " N"]) -> dict[str, int]:
@@ -166,3 +166,42 @@ def _shown(row: Mapping[str, Any], signed: bool = False) -> str:
     low, high = row["ci95"]
     sign = "+" if signed else ""
     return f"{row['value']:{sign}.3f} [{low:{sign}.3f}, {high:{sign}.3f}]"
+
+
+def guard_text(found: Mapping[str, Any]) -> str:
+    """How well the guard tells breast pictures from others, for people."""
+    lines = [
+        "",
+        f"guard: refuses {found['breast_refused']:.1%} of {found['breast_pictures']} breast "
+        "pictures that no training saw (its threshold is chosen on these)",
+    ]
+    for name, row in found["others"].items():
+        lines.append(
+            f"{name:20} AUROC {_shown(row['auroc'])}   refused {row['refused']:.1%} of {row['n']}"
+        )
+    maps = found["saliency"]
+    lines.append(
+        f"occlusion maps: rank correlation {maps['rank_correlation_with_random_model']:.2f} with "
+        f"those of a random model (n {maps['n']}; near 0: they depend on what was learned)"
+    )
+    if "change_inside_lesion" in maps:
+        lines.append(
+            f"{maps['change_inside_lesion']:.0%} of their change within the lesion, which is "
+            f"{maps['lesion_of_picture']:.0%} of the picture"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def evaluation_text(found: Mapping[str, Any]) -> str:
+    """The scores of the test part, for people."""
+    lines = [
+        f"test part, view {found['view']}: {found['n']} lesions ({found['malignant']} malignant), "
+        f"{found['clusters']} patients or duplicate groups",
+        *(f"{NAMES[name]:34} {_shown(row)}" for name, row in found["classifier"].items()),
+        "beside it, fitted on the development part (AUROC):",
+        *(
+            f"{name:12} {_shown(row['auroc'])}   n {row['n']:4}  {row['what']}"
+            for name, row in found["baselines"].items()
+        ),
+    ]
+    return "\n".join(lines)

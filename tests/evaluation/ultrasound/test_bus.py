@@ -1,0 +1,167 @@
+"""`tumorchain bus` from pictures to predictions, on few small pictures and a tiny network."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFilter
+
+from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.config import read_config
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.ultrasound.crossval import cross_validate
+from tumorchain_jax.evaluation.ultrasound.guard import (
+    fit_guard,
+    load_guard,
+    save_guard,
+    threshold_of,
+)
+from tumorchain_jax.weights.classifier_folder import load_classifier
+
+pytestmark = pytest.mark.program
+CASES = 24
+
+
+def write_pictures(root: Path) -> None:
+    """BUS-BRA's layout: benign lesions are dark and wide, malignant ones bright and tall."""
+    (root / "Images").mkdir(parents=True)
+    (root / "Masks").mkdir()
+    rows = ["ID,Case,Histology,Pathology,BIRADS,Device,Width,Height,Side,BBOX"]
+    for case in range(CASES):
+        rng = np.random.default_rng(case)
+        noise = Image.fromarray(rng.integers(0, 255, (80, 80), np.uint8))
+        smooth = np.asarray(noise.filter(ImageFilter.GaussianBlur(4)), float)
+        grey = 40 + 120 * (smooth - smooth.min()) / np.ptp(smooth)
+        malignant = case % 2 == 1
+        half = (20, 9) if malignant else (9, 20)
+        y, x = np.mgrid[:80, :80]
+        inside = ((y - 40) / half[0]) ** 2 + ((x - 40) / half[1]) ** 2 <= 1
+        grey[inside] = 230 if malignant else 10
+        name = f"bus_{case:04d}-s"
+        Image.fromarray(grey.astype(np.uint8)).save(root / "Images" / f"{name}.png")
+        Image.fromarray(inside).save(root / "Masks" / f"{name.replace('bus_', 'mask_')}.png")
+        label = "malignant" if malignant else "benign"
+        birads = "5" if malignant else "3"
+        rows.append(f'{name},{case},x,{label},{birads},Logiq 7,80,80,single,"[1,1,1,1]"')
+    (root / "bus_data.csv").write_text("\n".join(rows) + "\n")
+
+
+OPTIONS = [
+    *("--config.data.folds=2", "--config.data.side=32", "--config.steps=12"),
+    *("--config.batch_size=4", "--config.learning_rate=0.01", "--config.log_every=100"),
+    "--config.model.width=4",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared pictures, and a cross-validation with its shipped classifier."""
+    root = tmp_path_factory.mktemp("bus")
+    write_pictures(root / "busbra")
+    assert main(["bus", "prepare", "-i", f"{root}/busbra", "-o", f"{root}/data"]) == 0
+    words = ["bus", "crossval", "--config", "bus_nano_resnet", "--data", f"{root}/data"]
+    words += ["--workdir", f"{root}/work", "--ship", f"{root}/model", "--json", *OPTIONS]
+    assert main(words) == 0
+    return root
+
+
+def test_crossval_prints_the_baselines_beside(folder: Path) -> None:
+    values = json.loads((folder / "work" / "crossval.json").read_text())
+    assert values["pictures"] + values["test_part"] == CASES
+    assert {"box", "size", "birads", "majority"} <= values["baselines"].keys()
+    # Box and category tell these pictures apart.
+    assert values["baselines"]["box"]["auroc"]["value"] == 1
+    assert values["baselines"]["birads"]["auroc"]["value"] == 1
+    low, high = values["classifier"]["auroc"]["ci95"]
+    assert 0 <= low <= values["classifier"]["auroc"]["value"] <= high <= 1
+    said = (folder / "work" / "crossval.txt").read_text()
+    assert "lesion box alone" in said
+    lines = (folder / "work" / "scores.jsonl").read_text().splitlines()
+    assert len(lines) == values["pictures"]
+    page = (folder / "model" / "gallery.html").read_text()
+    assert "probability of malignancy" in page
+    assert "http" not in page.split("<body>")[1]
+
+
+def test_folds_that_are_trained_are_not_trained_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = read_config(Path("bus_nano_resnet"), OPTIONS)
+    config.data.folder = str(folder / "data")
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("tumorchain_jax.evaluation.ultrasound.crossval.train", refuse)
+    before = (folder / "work" / "scores.jsonl").read_bytes()
+    cross_validate(config, folder / "work", [0])
+    assert (folder / "work" / "scores.jsonl").read_bytes() == before
+
+
+def test_predict_refuses_what_is_unlike_its_training(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = folder / "data" / "images" / "bus-bra_bus_0001-s.png"
+    words = ["bus", "predict", "-i", str(own), "--json", "-c"]
+    assert main([*words, f"{folder}/model"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["readable"] == (row["distance"] <= row["threshold"])
+    shutil.copytree(folder / "model", tmp_path / "strict")
+    guard = load_guard(tmp_path / "strict", 32)
+    save_guard(tmp_path / "strict", replace(guard, threshold=row["distance"] / 2))
+    assert main([*words, f"{tmp_path}/strict"]) == 0
+    strict = json.loads(capsys.readouterr().out)
+    assert (strict["readable"], strict["malignant"]) == (False, None)
+    assert strict["said"] == "not a readable B-mode breast image"
+    with pytest.raises(InputError, match="guard"):
+        load_guard(tmp_path / "strict", 31)
+
+
+def test_guard_tells_features_of_another_kind() -> None:
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(6, 6))
+    own, other = rng.normal(size=(300, 6)) @ mix, rng.normal(2, 1, size=(100, 6)) @ mix
+    guard = fit_guard(own[:200])
+    limit = threshold_of(guard.distances(own[200:]))
+    assert (guard.distances(own[200:]) > limit).mean() <= 0.02
+    assert (guard.distances(other) > limit).mean() > 0.5
+
+
+def test_evaluate_scores_the_test_part_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bus", "evaluate", "-c", f"{folder}/model", "--data", f"{folder}/data", "--json"]
+    assert main(words) == 0
+    values = json.loads(capsys.readouterr().out)
+    work = json.loads((folder / "work" / "crossval.json").read_text())
+    assert values["n"] == work["test_part"]
+
+
+def test_shipped_folder_is_read_back(folder: Path) -> None:
+    read = load_classifier(folder / "model")
+    assert read.classes == ("benign", "malignant")
+    assert any(path.endswith("running_var") for path in read.arrays)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["prepare"], "--input"),
+        (["crossval"], "--config"),
+        (["crossval", "--config", "nano", "--data", "d", "--workdir", "w"], "task"),
+        (["predict", "-c", "none", "-i", "a.png"], "config.json"),
+        (["predict", "-c", "none", "-i", "a.png", "--box", "1,2"], "--box"),
+        (["evaluate", "-c", "none", "--data", "d"], "config.json"),
+        (["prepare", "-i", "d", "-o", "o", "--config.seed=1"], "--config.seed"),
+    ],
+)
+def test_bad_words_are_refused_in_one_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bus", *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert said in captured.err

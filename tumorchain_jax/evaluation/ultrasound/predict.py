@@ -1,0 +1,114 @@
+"""`tumorchain bus predict` and `bus evaluate`: a shipped classifier on pictures of its own."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.auc import METRICS, estimates
+from tumorchain_jax.evaluation.ultrasound.baselines import baselines
+from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
+from tumorchain_jax.evaluation.ultrasound.guard import load_guard
+from tumorchain_jax.training.classification.source import load_pictures
+from tumorchain_jax.ultrasound.lesion import Box, Lesion
+from tumorchain_jax.ultrasound.picture import read_picture
+from tumorchain_jax.ultrasound.view import VIEWS, render
+from tumorchain_jax.weights.classifier_folder import load_classifier
+
+NOT_READABLE = "not a readable B-mode breast image"
+
+
+def predict(
+    folder: Path, files: Sequence[Path], box: Box | None = None
+) -> Iterator[dict[str, Any]]:
+    """Score pictures one by one; what is no breast ultrasound gets no class.
+
+    Args:
+        box: of the lesion, for a classifier of that view.
+
+    Raises:
+        InputError: the folder is no shipped classifier; a picture cannot be read; a box is missing.
+    """
+    read = load_classifier(folder)
+    guard, classifier = load_guard(folder, read.model.features), Classifier(read, flips=True)
+    if read.view != VIEWS[0] and box is None:
+        expected = f"one: this classifier sees the view {read.view}"
+        raise InputError("command line", "--box", "none", expected, "give x,y,width,height")
+    for path in files:
+        image = _view(path, read.view, read.side, box)
+        scores, features = classifier.run(image[None])
+        distance = float(guard.distances(features)[0])
+        readable = distance <= guard.threshold
+        yield {
+            "picture": str(path),
+            "readable": readable,
+            "malignant": round(float(scores[0]), 4) if readable else None,
+            "said": f"malignant: {scores[0]:.2f}" if readable else NOT_READABLE,
+            "distance": round(distance, 2),
+            "threshold": round(guard.threshold, 2),
+        }
+
+
+def _view(path: Path, view: str, side: int, box: Box | None) -> np.ndarray:
+    height, width = read_picture(path).grey.shape
+    if box and (box.x + box.width > width or box.y + box.height > height):
+        found = f"{box.x},{box.y},{box.width},{box.height}"
+        expected = f"within {width} x {height}"
+        raise InputError(path, "--box", found, expected, "give x,y,width,height in pixels")
+    row = Lesion(
+        path.name, path.name, "", box, "", False, "", "", "", "benign", width=width, height=height
+    )
+    return render(path.parent, row, "image" if view == "image" else "lesion", side)
+
+
+def evaluate(folder: Path, data: Path, cache: Path) -> dict[str, Any]:
+    """Score the test part of a manifest, which no training and no choice has seen.
+
+    Raises:
+        InputError: a folder cannot be used, or the test part lacks a class.
+    """
+    read = load_classifier(folder)
+    classifier = Classifier(read, flips=True)
+    settings = {"folder": str(data), "view": read.view, "side": read.side}
+    config = ConfigDict({"data": {**settings, "sources": "", "held_out": ""}})
+    pictures = load_pictures(config, cache)
+    test = np.flatnonzero(pictures.is_test)
+    labels = pictures.labels == 1
+    if len(set(labels[test].tolist())) < 2:
+        raise InputError(data, "test part", "one class", "both", "add pictures")
+    scores = classifier.scores(pictures.images[test])
+    clusters = [pictures.clusters[number] for number in test]
+    greys = pictures.images.reshape(len(pictures.images), -1).mean(axis=1)
+    # One fold that is tested, fitted on the rest.
+    parts = np.where(pictures.is_test, 0, 1)
+    beside = baselines(pictures, greys, parts)
+    return {
+        "n": len(test),
+        "malignant": int(labels[test].sum()),
+        "clusters": len(set(clusters)),
+        "view": read.view,
+        "classifier": {
+            name: {"value": each.value, "ci95": list(each.ci95)}
+            for name, each in estimates(labels[test], scores, clusters).items()
+        },
+        "baselines": {
+            name: {
+                "what": baseline.what,
+                **_area(labels, baseline.scores, test, pictures.clusters),
+            }
+            for name, baseline in beside.items()
+        },
+    }
+
+
+def _area(
+    labels: np.ndarray, scores: np.ndarray, test: np.ndarray, clusters: Sequence[str]
+) -> dict[str, Any]:
+    where = [int(number) for number in test if np.isfinite(scores[number])]
+    found = estimates(
+        labels[where], scores[where], [clusters[k] for k in where], {"auroc": METRICS["auroc"]}
+    )["auroc"]
+    return {"n": len(where), "auroc": {"value": found.value, "ci95": list(found.ci95)}}

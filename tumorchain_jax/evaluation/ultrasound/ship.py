@@ -1,0 +1,175 @@
+"""`tumorchain bus crossval --ship`: one classifier of the whole development part, with its guard.
+
+OUTPUT/config.json, model.safetensors, guard.safetensors    what `bus predict` needs
+OUTPUT/crossval.json, crossval.txt, guard.json, gallery.html
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, UInt8
+from ml_collections import ConfigDict
+
+from tumorchain_jax.core.files import atomic_directory
+from tumorchain_jax.core.path_rules import flatten
+from tumorchain_jax.evaluation.auc import Estimate, auroc, estimates
+from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
+from tumorchain_jax.evaluation.ultrasound.crossval import Run, Scored, of_seed, trained
+from tumorchain_jax.evaluation.ultrasound.gallery import Entry, choose, gallery_page
+from tumorchain_jax.evaluation.ultrasound.guard import (
+    fit_guard,
+    other_pictures,
+    save_guard,
+    threshold_of,
+)
+from tumorchain_jax.evaluation.ultrasound.saliency import inside_share, occlusion_map, sanity
+from tumorchain_jax.models.image.layers import STATISTICS
+from tumorchain_jax.training.classification.program import init_variables
+from tumorchain_jax.training.classification.source import Pictures
+from tumorchain_jax.ultrasound.picture import read_mask
+from tumorchain_jax.ultrasound.view import VIEWS, square
+from tumorchain_jax.weights.classifier_folder import load_classifier
+
+WHOLE = Run("all", -1, "")
+SALIENCY_PICTURES, RANDOM_SEED = 20, 12345
+
+
+def ship(
+    config: ConfigDict,
+    workdir: Path,
+    output: Path,
+    pictures: Pictures,
+    found: Sequence[Scored],
+    others: Mapping[str, Path],
+) -> dict[str, Any]:
+    """Train on the development part, measure a guard on the folds, and write the folder.
+
+    Args:
+        config: of the cross-validation.
+        others: folders of pictures that are no breast ultrasound, by name.
+
+    Returns:
+        the guard's scores, as plain values.
+
+    Raises:
+        InputError: the output is there, or a folder of others has no picture.
+    """
+    seed = found[0].seed
+    own = of_seed(config, seed)
+    strangers = other_pictures(others, config.data.side)
+    values, distances = _measure(own, workdir, pictures, found[0], strangers)
+    whole = trained(own, workdir, seed, WHOLE)
+    development = ~pictures.is_test
+    guard = fit_guard(whole.run(pictures.images[development])[1])
+    # The distances of pictures that a fold's model has not seen stand for those of new pictures.
+    guard = replace(guard, threshold=threshold_of(distances[development]))
+    values["saliency"] = _saliency(own, whole, pictures)
+    with atomic_directory(output) as part:
+        for path in sorted((workdir / str(seed) / WHOLE.name / "export").iterdir()):
+            shutil.copyfile(path, part / path.name)
+        save_guard(part, guard)
+        for name in ("crossval.json", "crossval.txt"):
+            shutil.copyfile(workdir / name, part / name)
+        (part / "guard.json").write_text(json.dumps(values, indent=1) + "\n")
+        (part / "gallery.html").write_text(_gallery(own, workdir, pictures, found), "utf-8")
+    return values
+
+
+def _measure(
+    config: ConfigDict,
+    workdir: Path,
+    pictures: Pictures,
+    scored: Scored,
+    strangers: Mapping[str, UInt8[np.ndarray, "M S S"]],
+) -> tuple[dict[str, Any], Float[np.ndarray, " N"]]:
+    """How well distances tell breast pictures from others, each fold by what it was trained on."""
+    distances = np.full(len(pictures.rows), np.nan)
+    far: dict[str, list[np.ndarray]] = {name: [] for name in strangers}
+    for fold in range(config.data.folds):
+        classifier = trained(config, workdir, scored.seed, Run(f"fold_{fold}", fold, ""))
+        seen = (scored.folds >= 0) & (scored.folds != fold)
+        held = scored.folds == fold
+        guard = fit_guard(classifier.run(pictures.images[seen])[1])
+        distances[held] = guard.distances(classifier.run(pictures.images[held])[1])
+        for name, images in strangers.items():
+            far[name].append(guard.distances(classifier.run(images)[1]))
+    own = distances[np.isfinite(distances)]
+    limit = threshold_of(own)
+    rows = {}
+    for name, each in far.items():
+        away = np.mean(each, axis=0)
+        labels: Bool[np.ndarray, " K"] = np.arange(len(own) + len(away)) >= len(own)
+        scores = np.concatenate([own, away])
+        names = [str(number) for number in range(len(scores))]
+        area: Estimate = estimates(labels, scores, names, {"auroc": auroc})["auroc"]
+        rows[name] = {
+            "n": len(away),
+            "auroc": {"value": area.value, "ci95": list(area.ci95)},
+            "refused": float((away > limit).mean()),
+        }
+    return {"breast_pictures": len(own), "breast_refused": float((own > limit).mean()),
+            "others": rows}, distances  # fmt: skip
+
+
+def _saliency(config: ConfigDict, whole: Classifier, pictures: Pictures) -> dict[str, Any]:
+    """Do the maps depend on what was learned, and do they lie on the lesion? Of test pictures."""
+    some = np.flatnonzero(pictures.is_test)[:SALIENCY_PICTURES].tolist()
+    images = np.asarray(pictures.images[some])
+    variables = nn.meta.unbox(init_variables(config, jax.random.key(RANDOM_SEED)))
+    arrays = flatten(variables["params"]) | flatten(variables.get(STATISTICS, {}))
+    plain = {path: np.asarray(leaf) for path, leaf in arrays.items()}
+    random = Classifier(replace(whole.folder, arrays=plain), flips=True)
+    found = {"n": len(some), "rank_correlation_with_random_model": float(np.nanmean(
+        sanity(whole, random, images)))}  # fmt: skip
+    if config.data.view == VIEWS[0]:
+        pairs = [
+            inside_share(occlusion_map(whole, image), mask)
+            for image, mask in zip(images, (_mask(config, pictures, k) for k in some), strict=True)
+            if mask is not None
+        ]
+        shares = np.mean(pairs, axis=0)
+        found |= {"change_inside_lesion": float(shares[0]), "lesion_of_picture": float(shares[1])}
+    return found
+
+
+def _mask(config: ConfigDict, pictures: Pictures, number: int) -> np.ndarray | None:
+    """The lesion as the view shows it, True inside; None without a mask."""
+    row = pictures.rows[number]
+    if not row.mask:
+        return None
+    mask = read_mask(Path(config.data.folder) / row.mask, (row.height, row.width))
+    return square(mask.astype(np.uint8) * np.uint8(255), config.data.side) > 127
+
+
+def _gallery(config: ConfigDict, workdir: Path, pictures: Pictures, found: Sequence[Scored]) -> str:
+    """Pictures out of fold, each with the map of the model that has not seen it."""
+    scores = np.mean([scored.scores for scored in found], axis=0)
+    where = np.flatnonzero(np.isfinite(scores))
+    chosen = choose(scores[where], pictures.labels[where] == 1)
+    models = {
+        fold: Classifier(
+            load_classifier(workdir / str(found[0].seed) / f"fold_{fold}" / "export"), flips=True
+        )
+        for fold in range(config.data.folds)
+    }
+
+    def entry(number: int) -> Entry:
+        row, image = pictures.rows[number], np.asarray(pictures.images[number])
+        heat = occlusion_map(models[int(found[0].folds[number])], image)
+        whole_picture = config.data.view == VIEWS[0]
+        outline = _mask(config, pictures, number) if whole_picture else None
+        return Entry(row.id, row.label, float(scores[number]), image, outline, heat)
+
+    groups = [(name, [entry(int(where[k])) for k in numbers]) for name, numbers in chosen.items()]
+    note = (
+        f"View {config.data.view}; out of fold, mean of {len(found)} seeds. Blue: the lesion's "
+        "outline. Orange: where blurring lowers the score, by the fold's own model."
+    )
+    return gallery_page("Breast ultrasound: right, wrong, uncertain", note, groups)
