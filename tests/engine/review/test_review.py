@@ -172,7 +172,7 @@ def test_verdicts_give_rates_by_task_and_agreement(review: Path) -> None:
         ({"verdicts": {"ID": {"usable": "yes"}}}, "expected usable as true or false"),
         ({"verdicts": {"ID": {"usable": True, "quality": "good"}}}, "high or acceptable or poor"),
         ({"verdicts": {"ID": {"usable": False, "quality": "high"}}}, "quality: found 'high'"),
-        ({"verdicts": {"ID": {"verdict": 1}}}, "expected an object of answer, note"),
+        ({"verdicts": {"ID": {"verdict": 1}}}, "expected an object of answer, at, note"),
         ({"verdicts": {"ID": {"note": 1}}}, "and texts"),
     ],
 )
@@ -231,7 +231,7 @@ def test_server_hands_out_one_page_and_keeps_its_verdicts(
 ) -> None:
     root = f"/{server.token}/"
     assert ask(server, "GET", root) == (200, (review / page_name("A")).read_text())
-    assert ask(server, "GET", f"{root}verdicts")[0] == 404
+    assert ask(server, "GET", f"{root}verdicts")[0] == 204
     body = verdicts_of(review, "A").read_text()
     assert ask(server, "POST", f"{root}verdicts", body)[0] == 204
     assert ask(server, "GET", f"{root}verdicts") == (200, body)

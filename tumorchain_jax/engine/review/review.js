@@ -56,7 +56,8 @@
       throw new Error("These are verdicts of another sample or reviewer.");
     }
     for (const [id, verdict] of Object.entries(file.verdicts)) {
-      if (known.has(id)) verdicts[id] = verdict;
+      // Of what was saved here and elsewhere, the later verdict counts.
+      if (known.has(id) && (verdict.at || 0) >= (verdicts[id]?.at || 0)) verdicts[id] = verdict;
     }
   }
 
@@ -113,7 +114,7 @@
   }
 
   function set(change) {
-    const verdict = { ...verdicts[item().id], ...change };
+    const verdict = { ...verdicts[item().id], ...change, at: Date.now() };
     if (verdict.usable !== true) delete verdict.quality;
     for (const name of Object.keys(verdict)) {
       if (verdict[name] === undefined || verdict[name] === "") delete verdict[name];

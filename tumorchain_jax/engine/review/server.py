@@ -1,8 +1,10 @@
 """A review page handed out to this machine alone, which saves each verdict as it is given."""
 
 import secrets
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
@@ -45,6 +47,11 @@ class ReviewServer(ThreadingHTTPServer):
             found, expected = f"{port} ({error})", "a free port"
             raise InputError("command line", "--port", found, expected, "leave it out") from error
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that has gone; tell what else goes wrong."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def address(self) -> str:
         """Where to point a browser at."""
@@ -61,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, self.server.page.read_bytes(), "text/html; charset=utf-8")
         elif path == "verdicts" and self.server.verdicts.is_file():
             self._answer(200, self.server.verdicts.read_bytes(), "application/json")
+        elif path == "verdicts":
+            self._answer(204)  # none yet
         else:
             self._answer(404)
 

@@ -22,7 +22,7 @@ QUALITIES = ("high", "acceptable", "poor")
 PAPER_USABLE, PAPER_HIGH = 95.88, 97.85
 """Per cent of the paper's 5,000 that were usable, and of these of high quality (11.5)."""
 CORRECTED = "corrected.jsonl"
-_FIELDS = {"usable", "quality", "note", "text", "answer"}
+_FIELDS = {"usable", "quality", "note", "text", "answer", "at"}
 _HINT = "hand in the file that the review page wrote"
 
 
@@ -35,6 +35,7 @@ class Verdict:
         quality: one of `QUALITIES`; empty where it is not said, or not usable.
         note: a remark.
         text, answer: corrected text of the last round, and answer; None where they stay.
+        at: when it was given, in milliseconds since 1970.
     """
 
     usable: bool | None
@@ -42,6 +43,7 @@ class Verdict:
     note: str = ""
     text: str | None = None
     answer: str | None = None
+    at: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def read_verdicts(path: Path, sample: Sample) -> tuple[str, dict[str, Verdict]]:
         texts = [each.get("note", ""), each.get("quality", "")]
         texts += [value for name in ("text", "answer") if (value := each.get(name)) is not None]
         said = each.get("usable")
-        if said not in (True, False, None) or not all(isinstance(value, str) for value in texts):
+        is_text = all(isinstance(value, str) for value in texts)
+        if said not in (True, False, None) or not is_text or type(each.get("at", 0)) is not int:
             raise refuse(f"verdicts.{id}", each, "usable as true or false, and texts")
         verdict = Verdict(**{"usable": said, **each})
         if verdict.quality not in ("", *QUALITIES) or (verdict.quality and not verdict.usable):
