@@ -1,6 +1,7 @@
 """Identifiers planted in reports in many formats: how many are found, and what is left alone."""
 
 import random
+import re
 
 import pytest
 
@@ -26,8 +27,9 @@ def a_date(rng: random.Random) -> str:
     name = MONTHS.split()[month - 1]
     return rng.choice(
         (
-            f"{day:02}/{month:02}/{year}", f"{month}/{day}/{year % 100:02}", f"{year}-{month:02}-{day:02}",
-            f"{day}.{month}.{year}", f"{day} {name} {year}", f"{name} {day}, {year}",
+            f"{day:02}/{month:02}/{year}", f"{month}/{day}/{year % 100:02}",
+            f"{year}-{month:02}-{day:02}", f"{day}.{month}.{year}", f"{day} {name} {year}",
+            f"{name} {day}, {year}",
             f"{day}-{name[:3]}-{year}", f"{day}. {name} {year}", f"{name[:3]} {day} {year}",
             f"{day}th of {name} {year}", f"{name} {year}", f"{year}{month:02}{day:02}",
         )
@@ -36,6 +38,11 @@ def a_date(rng: random.Random) -> str:
 
 def a_number(rng: random.Random, digits: int) -> str:
     return "".join(rng.choices("123456789", k=digits))
+
+
+def filled(rng: random.Random, form: str) -> str:
+    """Put as many digits as it says into each brace of a form: `RAD-{6}`."""
+    return re.sub(r"\{(\d+)\}", lambda brace: a_number(rng, int(brace[1])), form)
 
 
 def planted(rng: random.Random) -> tuple[str, list[str]]:
@@ -48,12 +55,7 @@ def planted(rng: random.Random) -> tuple[str, list[str]]:
     accession = rng.choice(
         (f"CT{a_number(rng, 8)}", f"{a_number(rng, 10)}", f"RAD-{a_number(rng, 6)}")
     )
-    phone = rng.choice(
-        (
-            f"+49 89 {a_number(rng, 7)}", f"({a_number(rng, 3)}) {a_number(rng, 3)}-{a_number(rng, 4)}",
-            f"{a_number(rng, 3)}-{a_number(rng, 3)}-{a_number(rng, 4)}", f"0{a_number(rng, 3)} {a_number(rng, 6)}",
-        )
-    )  # fmt: skip
+    phone = filled(rng, rng.choice(("+49 89 {7}", "({3}) {3}-{4}", "{3}-{3}-{4}", "0{3} {6}")))
     mail = f"{first.lower()}.{last.lower()}@{other.lower()}.example.org"
     street = rng.choice((f"{a_number(rng, 2)} {other} Street", f"{other}straße {a_number(rng, 2)}"))
     age = str(rng.randint(90, 104))
@@ -61,15 +63,19 @@ def planted(rng: random.Random) -> tuple[str, list[str]]:
     head = rng.choice(
         (
             f"Patient: {name}\nDOB: {born}\nMRN: {mrn}\nAccession No: {accession}\nDate: {done}\n",
-            f"Name: {name}   Date of birth: {born}   Patient ID: {mrn}   Acc #{accession}\n{done}\n",
-            f"PATIENT NAME: {name}\nBorn {born}. Medical record number {mrn}. Accession {accession}. Exam of {done}.\n",
-            f"Patient: {name}, geb. {born}, Fallnummer: {mrn}, Auftragsnummer: {accession}, vom {done}\n",
+            f"Name: {name}   Date of birth: {born}   Patient ID: {mrn}   Acc #{accession}\n"
+            f"{done}\n",
+            f"PATIENT NAME: {name}\nBorn {born}. Medical record number {mrn}. "
+            f"Accession {accession}. Exam of {done}.\n",
+            f"Patient: {name}, geb. {born}, Fallnummer: {mrn}, "
+            f"Auftragsnummer: {accession}, vom {done}\n",
         )
     )  # fmt: skip
     middle = rng.choice(
         (
             f"{age}-year-old woman. Phone {phone}, e-mail {mail}. Address: {street}\n{FINDINGS}\n",
-            f"{age} y/o M living at {street}. Tel. {phone}. {mail}.\n{FINDINGS} Mr. {last} was informed.\n",
+            f"{age} y/o M living at {street}. Tel. {phone}. {mail}.\n{FINDINGS} "
+            f"Mr. {last} was informed.\n",
             f"Age: {age}. Contact: {phone}; {mail}; {street}.\n{FINDINGS}\n",
         )
     )
@@ -82,7 +88,7 @@ def planted(rng: random.Random) -> tuple[str, list[str]]:
         )
     )
     identifiers = [first, last, born, mrn, accession, done, phone, mail, street, doctor]
-    return head + middle + end, identifiers + [f"{age}-", f"{age} y/o", f"Age: {age}"]
+    return head + middle + end, [*identifiers, f"{age}-", f"{age} y/o", f"Age: {age}"]
 
 
 def test_planted_identifiers_are_found() -> None:

@@ -11,8 +11,9 @@ from tumorchain_jax.engine.text.extract import Extraction, extract, read_reports
 # One patient in ten styles: a hypodense, irregular, ill-defined mass of 43 mm in the pancreatic
 # tail with calcification, three nodes, a metastasis of 22 mm in the liver.
 STYLES = {
-    "sections": """FINDINGS: In the tail of the pancreas there is a hypodense, irregular, ill-defined
-mass of 43 mm with calcification. Three enlarged lymph nodes near the pancreas. The liver shows a
+    "sections": """FINDINGS: In the tail of the pancreas there is a hypodense, irregular,
+ill-defined mass of 43 mm with calcification. Three enlarged lymph nodes near the
+pancreas. The liver shows a
 22 mm metastasis. Spleen and kidneys are normal.
 IMPRESSION: Tumour of the pancreas. T3 N1 M1.""",
     "telegraphic": "Panc tail mass 43mm, hypodense, irreg, ill def, calcs. LNs x3 enlarged. "
@@ -37,9 +38,9 @@ Lymph nodes: 3 enlarged. Liver: one metastasis of 22 mm. Stage T3 N1 M1.""",
     "- Hypodense, irregular shape, blurred margins\r\n- Calcifications: yes\r\n"
     "- Lymph nodes: 3 enlarged\r\n- Liver: metastasis (22 mm)\r\n- Spleen: normal\r\n\r\n"
     "Impression:\r\n1. Pancreatic tumour\r\n2. T3 N1 M1",
-    "capitals": "THERE IS A 4.3 CM MASS IN THE PANCREATIC\u00a0TAIL. IT IS HYPODENSE, IRREGULAR AND "
-    "POORLY DEFINED. CALCIFICATIONS. 3 ENLARGED LYMPH NODES. METASTASIS OF 22\u00a0MM IN THE LIVER. "
-    "NO OTHER LESION. PT3 PN1 PM1",
+    "capitals": "THERE IS A 4.3 CM MASS IN THE PANCREATIC\u00a0TAIL. IT IS HYPODENSE, IRREGULAR "
+    "AND POORLY DEFINED. CALCIFICATIONS. 3 ENLARGED LYMPH NODES. METASTASIS OF 22\u00a0MM IN THE "
+    "LIVER. NO OTHER LESION. PT3 PN1 PM1",
     "template": """[x] Pancreas: mass in the tail, 43 mm, hypodense, irregular, ill-defined
 [x] Calcification [ ] Necrosis
 [ ] Spleen: enlarged
@@ -52,8 +53,9 @@ Stage: T3 N1 M1""",
 has resolved. T3 N1 M1 (previously described as resectable).""",
     "misspelt": "In teh tial of the pancraes a hypodnese, iregular, ill-deifned mas of 43 mm with "
     "calcifcation. Three enlarged lmyph nodes. Metastsis of 22 mm in the liver. T3 N1 M1",
-    "german": "Befund: Im Pankreasschwanz 4,3 cm große, hypodense, unregelmäßige, unscharf begrenzte "
-    "Raumforderung mit Verkalkung. Drei vergrößerte Lymphknoten. Lebermetastase von 22 mm. Milz "
+    "german": "Befund: Im Pankreasschwanz 4,3 cm große, hypodense, unregelmäßige, unscharf "
+    "begrenzte Raumforderung mit Verkalkung. Drei "
+    "vergrößerte Lymphknoten. Lebermetastase von 22 mm. Milz "
     "unauffällig.\nBeurteilung: Pankreastumor. T3 N1 M1",
 }
 TOLD = {
@@ -99,6 +101,22 @@ def test_lesions_have_numbers_that_later_sentences_keep() -> None:
     assert {f.lesion for f in facts if f.part == "liver segment V"} == {2}
 
 
+def test_each_size_of_a_list_is_a_lesion() -> None:
+    facts = read("Three metastases in the right lung of 16, 17 and 33 mm.").facts
+    sizes = {(f.lesion, f.value) for f in facts if f.attribute == "size"}
+    assert sizes == {(1, "16"), (2, "17"), (3, "33")}
+
+
+def test_two_lesions_of_one_sentence_keep_their_attributes() -> None:
+    facts = read(
+        "Two tumours: one in the cecum (35 mm, hypodense, round), the other in the sigmoid colon "
+        "(28 mm, hyperdense, irregular)."
+    ).facts
+    told = {(f.part, f.value) for f in facts if f.attribute in ("size", "density", "shape")}
+    cecum = {("cecum", value) for value in ("35", "hypodense", "round")}
+    assert told == cecum | {("sigmoid colon", value) for value in ("28", "hyperdense", "irregular")}
+
+
 def test_pathology_is_told_apart_by_section_and_document() -> None:
     text = "Findings: 3 cm mass in the rectum. Stage T2.\nPathology: adenocarcinoma, pT3 pN1."
     kinds = {(f.attribute, f.value): f.source.kind for f in read(text).facts}
@@ -134,8 +152,8 @@ def test_pathology_is_told_apart_by_section_and_document() -> None:
         ("Findings: Hypodense liver mass. Impression: Hyperdense liver mass.", "density"),
         ("Findings: Round liver mass. Impression: Irregular liver mass.", "shape"),
         (
-            "Findings: Cyst of the left kidney. The liver and the spleen are normal in every respect."
-            " Impression: Cyst of the right kidney.",
+            "Findings: Cyst of the left kidney. The liver and the spleen are normal in every "
+            "respect. Impression: Cyst of the right kidney.",
             "side",
         ),
         ("Liver mass. Stage T2 N0 M0. Later on: stage T3 N0 M0.", "T"),

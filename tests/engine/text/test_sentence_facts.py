@@ -8,8 +8,8 @@ from tumorchain_jax.engine.case import Case, Document
 from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.text.extract import extract
 
-# Text -> all its facts: `attribute=value@part or organ`. Before it: - absent, ? possible, ~ probable,
-# < of an earlier time, h of a question or plan.
+# Text -> all its facts: `attribute=value@part or organ`. Before it: - absent, ? possible,
+# ~ probable, < of an earlier time, h of a question or plan.
 CASES = {
     # places
     "A 3 cm mass is seen in segment VII of the liver.": (
@@ -254,7 +254,7 @@ CASES = {
         "finding=mass@tail of the pancreas size=30@tail of the pancreas impression=tumour@tail "
         "of the pancreas"
     ),
-    "Findings: 3 cm mass in the sigmoid. Impression: Suspicious for adenocarcinoma of the sigmoid colon.": (
+    "Findings: 3 cm mass in the sigmoid. Impression: Suspicious for sigmoid adenocarcinoma.": (
         "finding=mass@sigmoid colon size=30@sigmoid colon "
         "~impression=colorectal_adenocarcinoma@sigmoid colon"
     ),

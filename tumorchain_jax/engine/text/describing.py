@@ -26,6 +26,8 @@ _MEASURED_SIGNS = frozenset(
 def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
     """Draft the attributes of a sentence, each with the lesion that it belongs to."""
     sentence = setting.sentence
+    # First the sizes, for they may tell several lesions apart.
+    _sizes(notes, setting, mentions)
     adjectives = [t for t in setting.terms if t.kind in ("density", "shape", "boundary")]
     for term in adjectives:
         context = judge(setting, term.start, term.end)
@@ -44,7 +46,6 @@ def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention])
             notes.draft(*said, lesion.place, lesion)
         if not lesions:
             notes.draft(*said, Place(""))
-    _sizes(notes, setting, mentions)
     _depth(notes, setting, mentions)
     if not mentions or notes.cells or _NUMBER_OF.match(setting.words):
         key = count_in(notes.text, notes.cells) or count_key(

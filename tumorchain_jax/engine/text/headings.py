@@ -9,7 +9,8 @@ from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.tables import read_header, read_row
 
 _LOCATION_KEY = re.compile(
-    r"^\W*(?:tumou?r |lesion |anatomic(?:al)? |primary )?(?:location|site|specimen|organ|region|where|"
+    r"^\W*(?:tumou?r |lesion |anatomic(?:al)? |primary )?(?:location|site|specimen|organ|region|"
+    r"where|"
     r"segment|"
     r"part|sub-?site|substructure|localization|localisation|lokalisation|organ system|area|"
     r"sub-?segment|position|abschnitt|level)\s*(?:of (?:the )?(?:lesion|tumou?r|mass))?\s*[:=|]"

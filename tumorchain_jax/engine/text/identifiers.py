@@ -151,7 +151,8 @@ NAMED = (
         rf"(?P<x>{_FULL})"
     ),
     re.compile(rf"(?<!\w)(?P<x>{_NAME}(?: {_NAME}){{1,3}}),? "
-        r"(?:MD|M\.D\.|DO|D\.O\.|MBBS|FRCR|RN|PhD|Ph\.D\.|FRCPath|PA-C|NP|Facharzt|Fachärztin)(?!\w)"),
+        r"(?:MD|M\.D\.|DO|D\.O\.|MBBS|FRCR|RN|PhD|Ph\.D\.|FRCPath|PA-C|NP|Facharzt|"
+        r"Fachärztin)(?!\w)"),
     re.compile(r"(?<![\w-])(?P<x>[A-ZÄÖÜ][A-ZÄÖÜ'-]{2,20}, ?"
         r"[A-ZÄÖÜ][A-Za-zäöüß'-]{1,20}(?: [A-Z]\.?)?)"
         r"(?=\s*(?:\(|,|$|\n|;|DOB|MRN|\*|geb))",

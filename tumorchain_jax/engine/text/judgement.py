@@ -28,6 +28,11 @@ _DENIES_ITSELF = re.compile(
     r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b"
 )
 _SUSPECTED = re.compile(r"\s*(?:is |are )?(?:suspected|presumed|favou?red)\b")
+_IS_GONE = re.compile(
+    r"[^.;,]{0,60}?\b(?:is|are|has|have|was|were) (?:now |since |completely |entirely |meanwhile |"
+    r"in the "
+    r"meantime )*(?:gone|resolved|disappeared|vanished|regressed completely)\b"
+)
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
     r"\b(?:unchanged|stable|again|persist\w*|larger|smaller|bigger|increas\w+|decreas\w+|grown|"
@@ -68,6 +73,8 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
         context = replace(context, certainty="possible")
     if text[end : end + 2].strip()[:1] == "?" and context.polarity == "present":
         context = replace(context, certainty="possible")
+    if _IS_GONE.match(text, end, setting.sentence.end):
+        context = replace(context, polarity="absent", time="current")
     if _SUSPECTED.match(text, end) and context.certainty == "definite":
         context = replace(context, certainty="probable")
     return _in_time(setting, context)

@@ -70,16 +70,20 @@ class Lesions:
         "Known carcinoma of the colon. There is a 3 cm mass in the cecum." speaks of one.
         """
         for lesion in self.all:
-            is_bare = lesion.place == Place(place.organ) and place.organ and not lesion.sizes
+            same = lesion.place in (Place(place.organ), place)
+            is_bare = same and place.organ and not lesion.sizes and lesion.value != "mass"
             if is_bare and (lesion.value in GENERIC or lesion.value in _malignant()):
                 return lesion if value in GENERIC and not lesion.several else None
         return None
 
-    def match(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:
+    def match(self, place: Place, value: str, sizes: list[float], later: bool) -> Lesion | None:
         """Return the lesion that a later mention of this place and name means, if any.
 
-        A part that differs is allowed where the organ holds one such lesion alone: the report then
-        contradicts itself, which is for `conflicts` to say.
+        Args:
+            place, value, sizes: of the mention.
+            later: it stands in a conclusion. There a part that differs is allowed where the organ
+                holds one such lesion alone: the report then contradicts itself, which is for
+                `conflicts` to say.
         """
         alike = [x for x in self.all if x.place.organ == place.organ and _may_be(x.value, value)]
         if not alike:
@@ -90,7 +94,7 @@ class Lesions:
         same = [x for x in fitting if x.value == value]
         if fitting:
             return (same or fitting)[0]
-        return alike[0] if len(alike) == 1 else None
+        return alike[0] if later and len(alike) == 1 else None
 
 
 def are_compatible(part: str, other: str) -> bool:

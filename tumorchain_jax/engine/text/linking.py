@@ -34,7 +34,7 @@ def find_target(
             return None
         if not carrier.lesions and carrier.context.polarity == "present":
             return ([], carrier.context) if carrier.context.time == "prior" else None
-        return carrier.lesions, carrier.context
+        return _at_place(notes, setting, start, carrier), carrier.context
     last = notes.told_last() if setting.section not in ("history", "comparison") else None
     if last is None:
         return None
@@ -58,6 +58,19 @@ def find_target(
     ):
         return None
     return [last], Context()
+
+
+def _at_place(notes: Notes, setting: Setting, start: int, carrier: Mention) -> list[Lesion]:
+    """Return the lesions of a mention; of several the one whose place was named last.
+
+    "Two tumours: one in the cecum (35 mm, round), the other in the rectum (28 mm, irregular)".
+    """
+    several = len(carrier.lesions) > 1 or any(lesion.several for lesion in carrier.lesions)
+    told = [x for x in setting.loci if carrier.term.end <= x.start and x.end <= start and x.places]
+    if several and told and len(notes.group) > 1:
+        there = [x for x in notes.group if x.place == told[-1].places[0]]
+        return there if len(there) == 1 else carrier.lesions
+    return carrier.lesions
 
 
 def find_carrier(

@@ -237,9 +237,9 @@ def _find(
     known = None
     if not _NEW.search(before):
         if later or _is_conclusion(notes, setting, term):
-            known = notes.lesions.match(place, value, sizes)
+            known = notes.lesions.match(place, value, sizes, later=True)
         elif _DEFINITE.search(before) or context.time != "current":
-            known = notes.lesions.match(place, value, sizes)
+            known = notes.lesions.match(place, value, sizes, later=False)
             last = notes.lesions.last
             if last and last.place.organ == place.organ and known and are_compatible(
                 last.place.part, place.part

@@ -25,9 +25,12 @@ from tumorchain_jax.engine.text.wording import Wording
 
 _SILENT: frozenset[SectionKind] = frozenset({"technique", "advice"})
 _PAST = frozenset({"history", "comparison"})
+_FURTHER = re.compile(
+    r"\b(?:other|further|additional|second|new|another|residual|recurrent|more|weitere\w*)\b"
+)
 _NO_TUMOUR = re.compile(
-    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not (?:seen|"
-    r"identified|detected|present)|none|never|neither|nor)\b|无|未见"
+    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
+    r"|none|never|neither|nor)\b|无|未见"
 )
 
 
@@ -151,7 +154,9 @@ class Reader:
         if draft.about == "sign" and value in OTHERS and place.organ in tumorous:
             attribute = "others"
         denied = attribute == "impression" and value == "tumour" and polarity == "absent"
-        if denied and _NO_TUMOUR.search(self.notes.text, max(0, draft.start - 60), draft.end + 30):
+        near = max(0, draft.start - 60), draft.end + 30
+        further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
+        if denied and not further and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
         number = 0
         if draft.lesion is not None and attribute != "count":

@@ -105,8 +105,8 @@ class Section:
 def split_sections(text: str) -> list[Section]:
     """Return the sections of a text in small letters, in order; the headings are left out."""
     headings: list[tuple[int, int, SectionKind]] = []
-    for start in _START.finditer(text):
-        match = _HEADING.match(text, start.end())
+    for begin in _START.finditer(text):
+        match = _HEADING.match(text, begin.end())
         if match and not (headings and match.start() < headings[-1][1]):
             headings.append((match.start(), match.end(), _kind(match)))
     starts: list[tuple[int, SectionKind]] = [(0, "open"), *((e, k) for _, e, k in headings)]
@@ -115,11 +115,11 @@ def split_sections(text: str) -> list[Section]:
     sections = []
     for (start, kind), end in zip(starts, ends, strict=True):
         stop = None if told else _ENDS.get(kind)
-        match = stop.search(text, start + 1, end) if stop and text[start:end].strip() else None
-        if match:
-            sections.append(Section(kind, start, match.start()))
-            start, kind = match.start(), "open"
-        sections.append(Section(kind, start, end))
+        cut = stop.search(text, start + 1, end) if stop and text[start:end].strip() else None
+        if cut:
+            sections += [Section(kind, start, cut.start()), Section("open", cut.start(), end)]
+        else:
+            sections.append(Section(kind, start, end))
     return [section for section in sections if text[section.start : section.end].strip()]
 
 

@@ -34,10 +34,11 @@ _FOLLOW_UP = re.compile(
     r"größenprogredient|zunahme|abnahme|larger|smaller|compar\w+)\b"
 )
 _PRIOR_AFTER = re.compile(
-    r"^[\s),]*(?:previously|before|earlier|formerly|at (?:that|the) time|on (?:the )?"
+    r"^[\s),]*(?:(?:previously|before|earlier|formerly|zuvor|vormals)\b(?![^.;]{0,25}\d)|"
+    r"at (?:that|the) time|on (?:the )?"
     r"(?:prior|previous|last|old|earlier|comparison)|in (?:the )?(?:prior|previous)|"
     r"(?:on|in|from|at|dated|vom|am) (?:\d{1,2}[./-]|\d{4}\b|jan|feb|mar|apr|may|jun|jul|aug|sep|"
-    r"oct|nov|dec)|(?:weeks|months|years) ago|zuvor|vormals|in der voruntersuchung|initially|"
+    r"oct|nov|dec)|(?:weeks|months|years) ago|in der voruntersuchung|initially|"
     r"at baseline)"
 )
 _THAN = re.compile(
