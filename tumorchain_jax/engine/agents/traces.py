@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
+from tumorchain_jax.engine.agents.answer_check import answer_issue
 from tumorchain_jax.engine.agents.asks import FENCES
 from tumorchain_jax.engine.agents.calibrator import LEVELS, claim_issue
 from tumorchain_jax.engine.agents.protocol import View
@@ -96,6 +97,8 @@ def record_problems(
     if unknown:
         yield f"{unknown[0]} is neither a fact nor an edge"
         return
+    if issue := answer_issue(record, trace.steps, graph):
+        yield issue
     if not (trace.answer_facts or trace.answer_edges):
         yield "its answer rests on nothing"
     text = " ".join(each.text for each in record.rounds if not each.given)
