@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
-from tumorchain_jax.cli.engine_measure import add_measure
+from tumorchain_jax.cli.engine_score import add_score
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
@@ -147,7 +147,7 @@ def add_command(command: Command) -> None:
     add("--serve", metavar="NAME", help="hand a reviewer's page to the browsers of this machine")
     add("--port", type=int, default=0, help="of --serve (default: one that is free)")
     add("--json", action="store_true", help="print counts or rates as JSON")
-    add_measure(command)
+    add_score(command)
 
 
 def _takes_cases(parser: argparse.ArgumentParser) -> None:

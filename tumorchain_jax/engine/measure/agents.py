@@ -20,12 +20,15 @@ from tumorchain_jax.phantoms.reports.statements import Statement
 
 STAGE = "stage"
 """The fault that is planted in records: T, N and M are no part of the Reasoner's chains."""
-FAULT_KINDS = (*FAULTS, STAGE)
+YES_OR_NO = "answer of yes or no about a stage"
+FAULT_KINDS = (*FAULTS, STAGE, YES_OR_NO)
 _STAGES = {
     "tumor": ("T1b", "T2", "T3", "T4"),
     "node": ("N0", "N1", "N2"),
     "metastasis": ("M0", "M1"),
 }
+
+_OPPOSITES = {"yes": "no", "no": "yes"}
 
 
 @dataclass(frozen=True)
@@ -138,10 +141,13 @@ def plant_faults(case: Case, truth: Sequence[Statement], seed: int) -> FaultCoun
         if record.subtask in _STAGES:
             clean += 1
             alarms += _refused(record, trace, case, known)
-            value = rng.choice([v for v in _STAGES[record.subtask] if v[:2] != record.answer[:2]])
+            value = _OPPOSITES.get(record.answer) or rng.choice(
+                [v for v in _STAGES[record.subtask] if v[:2] != record.answer[:2]]
+            )
             wrong, traced = _restaged(record, trace, value, case)
-            planted[STAGE] += 1
-            caught[STAGE] += _refused(wrong, traced, case, known)
+            kind = YES_OR_NO if record.answer in _OPPOSITES else STAGE
+            planted[kind] += 1
+            caught[kind] += _refused(wrong, traced, case, known)
     return FaultCounts(caught, planted, alarms, clean)
 
 
@@ -155,6 +161,8 @@ def _restaged(record: Record, trace: Trace, value: str, case: Case) -> tuple[Rec
     old = record.answer
 
     def put(text: str) -> str:
+        if old in _OPPOSITES:  # a word of other sentences too
+            return text.replace(f"the answer is {old}", f"the answer is {value}")
         return text.replace(old, value)
 
     def claims(step: Step) -> Iterable[Claim]:

@@ -174,11 +174,11 @@ def _diagnosis(rng: Random, view: View, chain: Chain) -> Chain | None:
 
 
 def _longer(rng: Random, size: float) -> float:
-    return round(size * rng.choice((0.5, 1.3, 2, 10)))
+    return float(round(size * rng.choice((0.5, 1.3, 2, 10))))
 
 
 def _more(rng: Random, count: float) -> float:
-    return count + rng.choice((1, 2, 3))
+    return float(count + rng.choice((1, 2, 3)))
 
 
 FAULTS: dict[str, Fault] = {

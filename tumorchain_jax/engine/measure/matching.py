@@ -362,8 +362,8 @@ def _pairs(found: list[Group], true: list[Group]) -> list[tuple[Group, Group]]:
     return pairs
 
 
-def _agreement(one: Group, other: Group) -> float:
+def _agreement(one: Group, other: Group) -> int:
     if not one.kinds & other.kinds:
-        return 0.0
+        return 0
     same = sum(len(one.values[attribute] & other.values[attribute]) for attribute in DESCRIBING)
     return 10 + 3 * (one.parts == other.parts) + same

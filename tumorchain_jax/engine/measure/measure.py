@@ -1,4 +1,4 @@
-"""The engine measured on reports of known truth (`tumorchain engine measure`).
+"""The engine measured on reports of known truth (`tumorchain engine score`).
 
 Patients are drawn, reported by every writer in turn and read by the rules; no file is written.
 """

@@ -95,7 +95,7 @@ def _ends(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
     return (low, high)
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 

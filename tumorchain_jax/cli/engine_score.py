@@ -1,4 +1,4 @@
-"""`tumorchain engine measure`: the data engine by rules on reports of known truth."""
+"""`tumorchain engine score`: the data engine by rules on reports of known truth."""
 
 import argparse
 import json
@@ -8,12 +8,10 @@ from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
 
 
-def add_measure(command: Command) -> None:
-    """Add the `engine measure` subcommand."""
-    measure = command(
-        "engine measure", _measure, "Measure the rules on synthetic reports of known truth"
-    )
-    add = measure.add_argument
+def add_score(command: Command) -> None:
+    """Add the `engine score` subcommand."""
+    score = command("engine score", _score, "Measure the rules on synthetic reports of known truth")
+    add = score.add_argument
     add(
         "--patients",
         type=int,
@@ -33,7 +31,7 @@ def add_measure(command: Command) -> None:
     add("--json", action="store_true", help="print everything as JSON")
 
 
-def _measure(options: argparse.Namespace) -> int:
+def _score(options: argparse.Namespace) -> int:
     from tumorchain_jax.engine.measure.measure import measure
     from tumorchain_jax.engine.measure.tables import figures, lines
 
