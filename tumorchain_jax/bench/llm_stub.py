@@ -162,9 +162,13 @@ class StubServer:
         if told.status != 200:
             return self._error(told.status, told.message)
         if fault in ("429", "503") or self._is_full():
-            return self._error(int(fault or 429), "too many requests")
+            return self._error(503 if fault == "503" else 429, "too many requests")
         if fault == "hang":
-            await asyncio.sleep(3600)
+            self.at_once -= 1  # it takes none of the capacity, however long it lasts
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.at_once += 1
         if told.latency_s:
             await asyncio.sleep(told.latency_s)
         if fault == "500":

@@ -25,6 +25,7 @@ from tumorchain_jax.cli import (
     preflight,
     prepare,
     segment,
+    serve,
     train,
 )
 from tumorchain_jax.cli.options import Run
@@ -34,7 +35,7 @@ PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate),
     "Data": (phantoms, engine, prepare),
-    "Weights": (convert, chat),
+    "Weights": (convert, chat, serve),
     "Large machines": (preflight, compile),
     "Research": (experiments, bench, info),
 }

@@ -40,13 +40,15 @@ class LanguageModel:
 
     Attributes:
         tokenizer: transformers' own, of the checkpoint's folder.
+        decoder, params: an `unrolled` decoder and its parameters, float32.
+        end_tokens: any of them ends an answer.
     """
 
     def __init__(self, config: Qwen2Config, params: Any, tokenizer: Any, end_tokens: list[int]):
         self.tokenizer = tokenizer
-        self._decoder = Decoder(config, unrolled=True)
-        self._params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), unroll(params))
-        self._ends = jnp.asarray(end_tokens, jnp.int32)
+        self.decoder = Decoder(config, unrolled=True)
+        self.params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), unroll(params))
+        self.end_tokens = jnp.asarray(end_tokens, jnp.int32)
 
     @classmethod
     def load(cls, folder: Path) -> "LanguageModel":
@@ -88,11 +90,11 @@ class LanguageModel:
         keys = jnp.broadcast_to(jax.random.key(seed), (len(prompts),))
         written, count = jax.device_get(
             continue_text(
-                self._decoder,
-                self._params,
+                self.decoder,
+                self.params,
                 jnp.asarray(tokens),
                 jnp.asarray(valid),
-                self._ends,
+                self.end_tokens,
                 keys,
                 limit=limit,
                 sampling=sampling,
@@ -115,15 +117,22 @@ class LanguageModel:
         Raises:
             InputError: the tokenizer has no chat template, or there is no package to fill it in.
         """
+        [answer] = self.generate([self.prompt(turns)], limit, sampling, seed)
+        return self.tokenizer.decode(answer, skip_special_tokens=True)
+
+    def prompt(self, turns: Sequence[dict[str, str]]) -> list[int]:
+        """Token ids of a conversation, up to where the answer begins.
+
+        Raises:
+            InputError: the tokenizer has no chat template, or there is no package to fill it in.
+        """
         if self.tokenizer.chat_template is None:
             expected, hint = "a chat template", "take an instruction-tuned model"
             raise InputError("tokenizer", "chat_template", "none", expected, hint)
         check_chat()
-        prompt = self.tokenizer.apply_chat_template(
+        return self.tokenizer.apply_chat_template(
             [*turns], add_generation_prompt=True, return_dict=False
         )
-        [answer] = self.generate([prompt], limit, sampling, seed)
-        return self.tokenizer.decode(answer, skip_special_tokens=True)
 
 
 def check_chat() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 FAULTS_IN_A_ROW = 20
 SECONDS_WITHOUT = 3.0
 """Faults in a row, and seconds since the last success, that open the breaker."""
+FEWEST_FAULTS = 3
+"""Faults in a row before a run is given up: a single call may just be slow."""
 LONGEST_PAUSE_S = 15.0
 NEVER_ANSWERED_S = 30.0
 """Without a single success, how long a server that cannot be reached is waited for."""
@@ -73,7 +75,7 @@ class Breaker:
             self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         elif self._in_a_row >= FAULTS_IN_A_ROW and without >= SECONDS_WITHOUT:
             self.is_open, self._pause_s = True, 1.0
-        elif without < patience:
+        elif self._in_a_row < FEWEST_FAULTS or without < patience:
             return None
         self._try_at = now + max(self._pause_s, wait_s)
         if self._try_at - self._last_success <= patience:

@@ -82,30 +82,39 @@ class Transport:
 
     def __init__(self, endpoint: Endpoint, key: str):
         self._endpoint, self._key = endpoint, key
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if key:
-            headers["Authorization"] = f"Bearer {key}"
-        self._client = httpx2.AsyncClient(
-            headers=headers,
-            timeout=None,  # one clock: see `send`
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-            # A proxy of the environment must not see calls within this machine.
-            trust_env=not endpoint.is_loopback,
-        )
+            self._headers["Authorization"] = f"Bearer {key}"
+        # One connection each: a pool looks at all its connections for every call.
+        self._clients: list[httpx2.AsyncClient] = []
+        self._free: list[httpx2.AsyncClient] = []
+        self._verify = httpx2.create_ssl_context()  # making one takes as long as many calls
         self._url = httpx2.URL(f"{endpoint.url.rstrip('/')}/chat/completions")
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        for client in self._clients:
+            await client.aclose()
+
+    def _new_client(self) -> httpx2.AsyncClient:
+        client = httpx2.AsyncClient(
+            headers=self._headers,
+            timeout=None,  # one clock: see `send`
+            verify=self._verify,
+            # A proxy of the environment must not see calls within this machine.
+            trust_env=not self._endpoint.is_loopback,
+        )
+        self._clients.append(client)
+        return client
 
     async def send(self, body: Mapping[str, Any], timeout_s: float) -> Outcome:
         """Send a call and wait for its reply, at most `timeout_s`."""
-        content = json.dumps(body).encode()
-        request = self._client.build_request("POST", self._url, content=content)
+        client = self._free.pop() if self._free else self._new_client()
+        request = client.build_request("POST", self._url, content=json.dumps(body).encode())
         started = time.perf_counter()
         try:
             async with asyncio.timeout(timeout_s):
-                response = await self._client.send(request, stream=True)
+                response = await client.send(request, stream=True)
                 try:
                     raw = await _read(response)
                 finally:
@@ -117,6 +126,8 @@ class Transport:
         except httpx2.HTTPError as error:
             fault = f"connection lost ({type(error).__name__})"
             return Again(fault, maybe_paid=True)
+        finally:
+            self._free.append(client)
         if raw is None:
             return Refused(response.status_code, f"a reply of more than {LARGEST_BODY} bytes")
         latency = time.perf_counter() - started
@@ -201,7 +212,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _usage(value: object) -> tuple[int, int] | None:
     if not isinstance(value, dict):
         return None
-    prompt, completion = value.get("prompt_tokens"), value.get("completion_tokens", 0)
+    prompt: Any = value.get("prompt_tokens")
+    completion: Any = value.get("completion_tokens", 0)
     return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
 
 

@@ -11,12 +11,13 @@ from tumorchain_jax.engine.agents.pipeline import RULES
 from tumorchain_jax.engine.agents.protocol import Agents
 from tumorchain_jax.engine.language.calibrator import LanguageCalibrator
 from tumorchain_jax.engine.language.extractor import LanguageExtractor
-from tumorchain_jax.engine.language.model import Doubts, Model
+from tumorchain_jax.engine.language.model import SAMPLING, Doubts, Model
 from tumorchain_jax.engine.language.prompts import AGENTS, read_prompt
 from tumorchain_jax.engine.language.reasoner import LanguageReasoner
 from tumorchain_jax.engine.language.summarizer import LanguageSummarizer
 from tumorchain_jax.llm.blocking import BlockingClients
 from tumorchain_jax.llm.endpoint import Endpoint, read_endpoints
+from tumorchain_jax.llm.request import Sampling
 
 MAKERS = {
     "extractor": LanguageExtractor,
@@ -99,6 +100,7 @@ def open_backends(
     *,
     same_family: bool = False,
     prompts: Path | None = None,
+    sampling: Sampling = SAMPLING,
     **options: Any,
 ) -> Iterator[Backends]:
     """Make the agents; connections and the journal are closed at the end.
@@ -108,6 +110,7 @@ def open_backends(
         journal: file of the replies.
         same_family: permit models of one family for Reasoner and Calibrator.
         prompts: folder of prompts to use instead of the package's, `AGENT.md` each.
+        sampling: of the replies.
         options: of `llm.client.Client`: allow_remote, budget, ...
 
     Raises:
@@ -124,7 +127,7 @@ def open_backends(
         names = dict(RULES.names)
         for agent, endpoint in endpoints.items():
             clients.client(endpoint)  # refused before any work is done
-            model = Model(clients, endpoint, read_prompt(agent, prompts), doubts)
+            model = Model(clients, endpoint, read_prompt(agent, prompts), doubts, sampling)
             made[agent] = MAKERS[agent](model)
             names[agent] = model.name
         yield Backends(Agents(**made, names=tuple(names.items())), clients, doubts)

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tumorchain_jax.engine.language.prompts import Prompt
@@ -13,6 +13,7 @@ from tumorchain_jax.llm.endpoint import Endpoint
 from tumorchain_jax.llm.request import Message, Request, Sampling
 
 A = TypeVar("A", bound=Answer)
+SAMPLING = Sampling(max_tokens=2048)
 
 
 class Doubts:
@@ -49,7 +50,7 @@ class Model:
     endpoint: Endpoint
     prompt: Prompt
     doubts: Doubts
-    sampling: Sampling = field(default=Sampling(max_tokens=2048))
+    sampling: Sampling = SAMPLING
 
     @property
     def name(self) -> str:

@@ -1,0 +1,1 @@
+"""A model over HTTP, as OpenAI's API has it; needs the extra `serve`."""
