@@ -152,8 +152,9 @@ def _depth(label: int, organ: str, facts: Sequence[Fact]) -> Found:
     lesions = {f.lesion for f in said}
     if any(len({f.value for f in said if f.lesion == n}) > 1 for n in lesions):
         return None
-    deepest = max(said, key=lambda fact: _DEPTHS.index(fact.value))
-    return Extent(label, (10.0,), deepest.value), said  # type: ignore[arg-type]
+    values = [fact.value for fact in said]
+    deepest = max(depth for depth in range(len(_DEPTHS)) if _DEPTHS[depth] in values)
+    return Extent(label, (10.0,), _DEPTHS[deepest]), said
 
 
 def _nodes(label: int, organ: str, facts: Sequence[Fact]) -> Found:
