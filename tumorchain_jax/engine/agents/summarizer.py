@@ -6,9 +6,10 @@ stay, and the difference is reported: no finding is invented to make them agree.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
 from tumorchain_jax.anatomy.organs import COLORECTUM, ESOPHAGUS, STOMACH
-from tumorchain_jax.anatomy.staging import Extent
+from tumorchain_jax.anatomy.staging import Depth, Extent
 from tumorchain_jax.engine.agents.protocol import Chain, Stage, Summary, View
 from tumorchain_jax.engine.agents.statements import (
     NO_TUMOUR,
@@ -24,7 +25,7 @@ from tumorchain_jax.engine.graph.load import Edge
 
 HOLLOW = (STOMACH, ESOPHAGUS, COLORECTUM)
 LETTERS = ("T", "N", "M")
-_DEPTHS = ("inner wall", "wall", "fat", "surface", "neighbour")
+_DEPTHS: tuple[Depth, ...] = get_args(Depth)
 _IMAGING = "from these findings imaging alone gives {value}"
 _PATHOLOGY = "pathology states {value}"
 _STATED = "imaging is stated as {value}"
