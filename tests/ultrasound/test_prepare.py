@@ -162,6 +162,30 @@ def test_tables_without_patients_and_unknown_folders_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("bus_0001-l,1,", "bus_0001-l,,", "patient: found an empty name"),
+        ("benign,4,", "benign,99,", "BI-RADS: found '99'"),
+    ],
+)
+def test_rows_that_would_mislead_are_refused(
+    busbra: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    table = busbra / "bus_data.csv"
+    table.write_text(table.read_text().replace(old, new, 1))
+    with pytest.raises(InputError, match=said):
+        prepare([busbra], tmp_path / "out")
+
+
+def test_links_out_of_a_data_set_are_refused(busbra: Path, tmp_path: Path) -> None:
+    picture = busbra / "Images" / "bus_0001-l.png"
+    picture.rename(tmp_path / "elsewhere.png")
+    picture.symlink_to(tmp_path / "elsewhere.png")
+    with pytest.raises(InputError, match="outside the data set"):
+        prepare([busbra], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"image": "../a.png"}, "image"),

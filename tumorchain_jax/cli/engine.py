@@ -249,6 +249,9 @@ def _run(options: argparse.Namespace) -> int:
             print(f"reasons: {options.output / 'rejected.jsonl'}")
         print(f"card: {options.output / 'README.md'}")
         print(NOTICE)
+    if not done.records:
+        said = "no record: the reports name no finding in an organ that is asked about"
+        print(f"tumorchain: {said}", file=sys.stderr)
     # A run of which nothing came, or some cases failed, is no success for a script.
     return 1 if done.failed or not done.records else 0
 
@@ -292,6 +295,9 @@ def _graph(options: argparse.Namespace) -> int:
     from tumorchain_jax.engine.graph.load import shipped_graph
     from tumorchain_jax.engine.graph.page import graph_page
 
+    if options.output.is_dir():
+        hint = "name a file, such as graph.html"
+        raise InputError(options.output, "output", "a folder", "a file", hint)
     write_file(options.output, graph_page(shipped_graph()).encode())
     print(options.output)
     return 0

@@ -263,6 +263,9 @@ def _name(fields: LineFields, field: str, name: str) -> str:
     if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
         expected = f"at most {LONGEST_NAME} printable characters, without spaces around"
         LineFields(fields.source, {field: name}).refuse(field, expected, _HINT)
+    if field == "scans" and (".." in Path(name).parts or Path(name).is_absolute()):
+        expected = "a name below the folder of scans"
+        LineFields(fields.source, {field: name}).refuse(field, expected, _HINT)
     return name
 
 

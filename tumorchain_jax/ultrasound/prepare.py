@@ -21,7 +21,7 @@ from tqdm import tqdm
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.ultrasound.duplicates import clusters, near_duplicates, perceptual_hash
-from tumorchain_jax.ultrasound.lesion import MANIFEST, Box, Lesion, lines
+from tumorchain_jax.ultrasound.lesion import BIRADS, MANIFEST, Box, Lesion, lines
 from tumorchain_jax.ultrasound.overlays import find_overlays
 from tumorchain_jax.ultrasound.picture import read_mask, read_picture
 from tumorchain_jax.ultrasound.sources import breast, busbra, buscot, busi
@@ -106,11 +106,30 @@ def _all(
     for folder, source in found:
         for row in tqdm(list(source.read(folder)), desc=source.NAME, unit="picture", disable=None):
             try:
+                _check(folder, row)
                 yield _one(source, row, part, allow_colour)
             except InputError as error:
                 if not skip_bad:
                     raise
                 left_out.append((f"{source.NAME}/{row.id}", str(error)))
+
+
+def _check(folder: Path, row: SourceRow) -> None:
+    """Refuse an empty patient, an unknown category, and files outside the data set.
+
+    Raises:
+        InputError: it names the picture.
+    """
+    if row.patient is not None and not row.patient.strip():
+        hint = "complete the table: an unknown patient would be in two folds"
+        raise InputError(row.image, "patient", "an empty name", "who it shows", hint)
+    if row.birads not in BIRADS:
+        expected = f"one of {', '.join(BIRADS[1:])}, or empty"
+        raise InputError(row.image, "BI-RADS", repr(row.birads)[:40], expected, "fix the table")
+    for path in (row.image, *row.masks):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            found = "a file outside the data set"
+            raise InputError(path, "path", found, "one within it", "put the file itself there")
 
 
 def _one(source: Source, row: SourceRow, part: Path, allow_colour: bool) -> Lesion:

@@ -24,7 +24,7 @@ from tumorchain_jax.weights.matching import classifier_shapes
 from tumorchain_jax.weights.tensor_files import check_finite
 
 PART = "classifier/"
-HINT = "use a folder that a training of the task `classification` exported"
+HINT = "use a folder that training of an image classifier, or `bus crossval --ship`, wrote"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,11 @@ def load_classifier(folder: Path) -> ClassifierFolder:
         InputError: it is none, or is damaged.
     """
     path, weights = folder / "config.json", folder / "model.safetensors"
+    if not path.is_file():
+        raise InputError(folder, "config.json", "none", "an image classifier's folder", HINT)
     values = read_json(path)
+    if not {"model", "classes", "view", "side", "mean", "std"} <= values.keys():
+        raise InputError(path, "config", "another model's", "an image classifier's", HINT)
     try:
         model = image_from_dict(values["model"])
         classes = tuple(map(str, values["classes"]))

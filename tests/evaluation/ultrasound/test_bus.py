@@ -19,6 +19,7 @@ from tumorchain_jax.evaluation.ultrasound.guard import (
     save_guard,
     threshold_of,
 )
+from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 pytestmark = pytest.mark.program
@@ -153,6 +154,7 @@ def test_shipped_folder_is_read_back(folder: Path) -> None:
         (["crossval"], "--config"),
         (["crossval", "--config", "nano", "--data", "d", "--workdir", "w"], "task"),
         (["predict", "-c", "none", "-i", "a.png"], "config.json"),
+        (["predict", "-c", str(NANO_CHECKPOINT), "-i", "a.png"], "another model"),
         (["predict", "-c", "none", "-i", "a.png", "--box", "1,2"], "--box"),
         (["evaluate", "-c", "none", "--data", "d"], "config.json"),
         (["prepare", "-i", "d", "-o", "o", "--config.seed=1"], "--config.seed"),

@@ -8,10 +8,12 @@ OUT/README.md                      the card; its head tells `datasets` about the
 import json
 from pathlib import Path
 
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.data.splits import SIDES, read_split
 from tumorchain_jax.engine.run.outputs import CARD, SPLIT
 from tumorchain_jax.engine.run.reading import check_complete
+from tumorchain_jax.engine.run.verify import file_problems
 
 HEAD = """---
 configs:
@@ -35,9 +37,12 @@ def export(folder: Path, output: Path) -> dict[str, int]:
         Side -> records.
 
     Raises:
-        InputError: the run is not complete, or the output exists.
+        InputError: the run is not complete, a file of it was changed, or the output exists.
     """
     check_complete(folder)
+    for problem in file_problems(folder):
+        hint = "see `tumorchain engine verify`, or make the run again"
+        raise InputError(folder, "files", problem, "what the run wrote", hint)
     split = read_split(folder)
     side_of = {name: side for side in SIDES for name in split[side]}
     counts = dict.fromkeys(SIDES, 0)

@@ -50,7 +50,7 @@ def verify(folder: Path) -> Verified:
         if len(shown) < MOST_SHOWN:
             shown.append(problem)
 
-    for problem in _file_problems(folder):
+    for problem in file_problems(folder):
         note(problem)
     graph = shipped_graph()
     try:
@@ -74,7 +74,7 @@ def verify(folder: Path) -> Verified:
     return Verified(**totals, shown=tuple(shown))
 
 
-def _file_problems(folder: Path) -> Iterator[str]:
+def file_problems(folder: Path) -> Iterator[str]:
     try:
         lines = (folder / SUMS).read_text("utf-8").splitlines()
     except UnicodeDecodeError:
