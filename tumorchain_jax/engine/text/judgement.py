@@ -62,7 +62,7 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     context = read_context(setting.words, start - begin, end - begin)
     if _TICKED.search(before):
         context = replace(context, polarity="present")
-    if _DENIES_ITSELF.search(text, start, end):
+    if setting.denied or _DENIES_ITSELF.search(text, start, end):
         context = replace(context, polarity="absent")
     if _NOWHERE.match(setting.words):
         context = replace(context, polarity="absent")

@@ -54,12 +54,15 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     """Draft the lesions, impressions and nodes of a sentence; return how it names them."""
     carriers = [term for term in setting.terms if term.kind in (*CARRIERS, "state")]
     spans = [(term.start, term.end) for term in carriers]
+    signs = [(term.start, term.end) for term in setting.terms if term.kind == "sign"]
     mentions: list[Mention] = []
     for term in carriers:
         context = judge(setting, term.start, term.end)
         if context is None or not context.patient:
             continue
         others = [span for span in spans if span != (term.start, term.end)]
+        if context.polarity == "absent":
+            others = sorted(others + signs)
         if term.kind in NODES:
             read_node(notes, setting, term, context, others)
             mentions.append(Mention(term, context, []))
@@ -202,8 +205,8 @@ def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tu
     """Return the place of the heading, or of the sentence before."""
     if term.value == "metastasis" and context.polarity == "absent":
         return ()
-    if notes.heading:
-        return notes.heading
+    if notes.heading or setting.denied:
+        return notes.heading or notes.near
     if context.polarity == "absent" or context.time != "current":
         return ()
     last = notes.lesions.last

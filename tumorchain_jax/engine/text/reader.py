@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tumorchain_jax.engine.case import Document
 from tumorchain_jax.engine.facts import Fact, Source
-from tumorchain_jax.engine.text.context import Context
+from tumorchain_jax.engine.text.context import Context, goes_on, opens_list
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
 from tumorchain_jax.engine.text.instructions import find_instructions
@@ -28,6 +28,8 @@ _PAST = frozenset({"history", "comparison"})
 _FURTHER = re.compile(
     r"\b(?:other|further|additional|second|new|another|residual|recurrent|more|weitere\w*)\b"
 )
+# Between two items of a list: a semicolon, or the end of a line.
+_LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
 _NO_TUMOUR = re.compile(
     r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
     r"|none|never|neither|nor)\b|无|未见"
@@ -93,7 +95,11 @@ class Reader:
             return
         self.notes.begin_section()
         span = section.start, section.end
+        last = section.start
         for sentence in split_sentences(self.notes.text, *span, self._cased):
+            if not _LIST_GAP.fullmatch(self.notes.text, max(last - 1, 0), sentence.start):
+                self.notes.denying = False
+            last = sentence.end
             found = find_terms(self._wording, sentence.start, sentence.end)
             terms = [term for term in found if not self._is_foreign(term.start, term.end)]
             self.notes.terms += terms
@@ -109,7 +115,10 @@ class Reader:
         if notes.lesions.last:
             near.append(notes.lesions.last.place.organ)
         loci = find_loci(notes.text, sentence.start, terms, near)
-        setting = Setting(notes.text, sentence, kind, terms, tuple(loci))
+        words = notes.text[sentence.start : sentence.end]
+        denied = notes.denying and goes_on(words)
+        notes.denying = denied or opens_list(words)
+        setting = Setting(notes.text, sentence, kind, terms, tuple(loci), denied)
         read_patient(notes, setting)
         if take_table(notes, setting) or take_heading(notes, setting):
             return

@@ -65,8 +65,8 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         elif _goes_on(notes, setting, context):
             lesion = notes.lesions.last
             places = (notes.lesions.last.place,) if notes.lesions.last else ()
-        elif notes.heading:
-            places = notes.heading
+        elif notes.heading or setting.denied:
+            places = notes.heading or notes.near or (Place(""),)
         elif context.polarity == "present":
             places = notes.near or (Place(""),)
         else:
