@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
+from typing import Literal
 
 from tumorchain_jax.engine.facts import Certainty, Polarity, Time
 
@@ -68,7 +69,7 @@ _LEAD = (
 )
 _LIST_HEAD = re.compile(rf"{_LEAD}\s*(?:\(\s*)?(?::|\s-{{1,2}}\s)")
 _LIST_VERB = re.compile(rf"{_LEAD}\s*\b(?:is|are|was|were|sind|ist)\s")
-_ANSWERS = frozenset({"no", "none", "nil", "negative", "not", "unlikely", "normal", "nicht"})
+_ANSWERS = frozenset({"no", "none", "nil", "negative", "unlikely", "normal"})
 _LIST_END = re.compile(
     r":\s|\.\s|\b(?:present|yes|seen|found|positive|visible|noted|normal|measur\w+)\b|\|",
 )
@@ -87,6 +88,7 @@ _IS_THERE = re.compile(
     r"visuali[sz]ed|demonstrated|detected|again|also|now)\b"
 )
 _MEASURED = re.compile(r"\d\s?-?(?:mm|cm)\b")
+_ALTERNATIVE = re.compile(r"\b(?:or|nor|oder|noch)\b")
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|has been|have been)(?:\s+(?:all|both|each|also|likewise|either|\w+ly))*\s*$"
 )
@@ -172,30 +174,48 @@ def _reaches_back(between: str) -> bool:
 def _list_head(sentence: str, cue: Cue) -> int | None:
     """Return where the list of a denying phrase begins: after "not seen:", "absent are"."""
     first = not any(map(str.isalnum, sentence[: cue.start]))
-    if _normal(sentence[cue.start : cue.end]) not in _ANSWERS or first:
+    answers = _normal(sentence[cue.start : cue.end]) in _ANSWERS
+    if first or not answers or sentence.startswith(" of ", cue.end):
         if head := _LIST_HEAD.match(sentence, cue.end):
             return head.end()
-        before = sentence[: cue.start].rstrip().endswith(("but", "and", ",", "aber"))
+        before = sentence[: cue.start].rstrip().endswith(("but", "and", ",", ":", "aber"))
         if (first or before) and (head := _LIST_VERB.match(sentence, cue.end)):
             return head.end()
     return None
 
 
-def opens_list(sentence: str) -> bool:
-    """Whether a sentence ends within a list of what is not there, which the next may go on with."""
+def opens_list(sentence: str) -> Literal["", "headed", "begun"]:
+    """Say how a sentence ends within a list of what is not there, which the next may go on with.
+
+    Returns:
+        `headed` where the list has a head, "not seen: a, b;", `begun` where it may be over:
+        "no a, b;", or an empty text where there is no list.
+    """
+    begun: Literal["", "begun"] = ""
     for cue in find_cues(sentence):
+        if cue.meaning == "stop":
+            begun = ""
         if cue.meaning != "absent":
             continue
         if cue.reach != "backward" and _OPEN_END.match(sentence, cue.end):
-            return True
+            return "headed"
         head = _list_head(sentence, cue)
         if head and not _NO_ITEM.search(sentence, head):
-            return True
-    return False
+            return "headed"
+        if cue.reach != "backward" and not _NO_ITEM.search(sentence, cue.end):
+            begun = "begun"
+    return begun
 
 
-def goes_on(sentence: str) -> bool:
-    """Whether a sentence may be an item of a list: it says nothing of its own."""
+def goes_on(sentence: str, begun: str) -> bool:
+    """Whether a sentence may be an item of a list: it says nothing of its own.
+
+    Args:
+        sentence: after the one that ended within a list.
+        begun: how that ended; without a head, only what `or` joins goes on with the list.
+    """
+    if not begun or (begun == "begun" and not _ALTERNATIVE.search(sentence)):
+        return False
     stops = any(cue.meaning == "stop" for cue in find_cues(sentence))
     return not stops and not _NO_ITEM.search(sentence)
 

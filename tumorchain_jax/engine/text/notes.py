@@ -84,7 +84,7 @@ class Notes:
         columns, cells: of the table that the sentence is a row of.
         pending: a place of which only a key told, and where; what follows is about a lesion there.
         group: lesions of the last sentence that named any.
-        denying: the last sentence ended within a list of what is not there.
+        denying: how the last sentence ended within a list of what is not there (`opens_list`).
     """
 
     def __init__(self, wording: Wording, text: str, kind: SourceKind):
@@ -104,7 +104,7 @@ class Notes:
         self.columns: tuple[str, ...] = ()
         self.cells: list[Cell] = []
         self.pending: tuple[Place, Setting, int, int] | None = None
-        self.denying = False
+        self.denying = ""
 
     def source(self, section: SectionKind) -> SourceKind:
         """Return the kind of source of what a section says."""

@@ -98,7 +98,7 @@ class Reader:
         last = section.start
         for sentence in split_sentences(self.notes.text, *span, self._cased):
             if not _LIST_GAP.fullmatch(self.notes.text, max(last - 1, 0), sentence.start):
-                self.notes.denying = False
+                self.notes.denying = ""
             last = sentence.end
             found = find_terms(self._wording, sentence.start, sentence.end)
             terms = [term for term in found if not self._is_foreign(term.start, term.end)]
@@ -116,8 +116,8 @@ class Reader:
             near.append(notes.lesions.last.place.organ)
         loci = find_loci(notes.text, sentence.start, terms, near)
         words = notes.text[sentence.start : sentence.end]
-        denied = notes.denying and goes_on(words)
-        notes.denying = denied or opens_list(words)
+        denied = goes_on(words, notes.denying)
+        notes.denying = notes.denying if denied else opens_list(words)
         setting = Setting(notes.text, sentence, kind, terms, tuple(loci), denied)
         read_patient(notes, setting)
         if take_table(notes, setting) or take_heading(notes, setting):

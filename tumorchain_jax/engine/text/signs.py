@@ -38,7 +38,9 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         home = term.entries[0].organ
         lesion = carrier.lesions[0] if carrier and carrier.lesions else None
         if carrier and carrier.term.kind in NODES:
-            continue
+            if context.polarity == "present" and not home and term.value not in _NOWHERE:
+                continue
+            carrier = None
         places: tuple[Place, ...]
         own = locate(notes.text, term.start, term.end, setting.loci, spans)
         inner = [x for x in setting.loci if term.start <= x.start and x.end <= term.end]
