@@ -6,7 +6,7 @@ own list, `cues.tsv`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
@@ -218,6 +218,11 @@ def goes_on(sentence: str, begun: str) -> bool:
         return False
     stops = any(cue.meaning == "stop" for cue in find_cues(sentence))
     return not stops and not _NO_ITEM.search(sentence)
+
+
+def cue_phrases() -> Iterable[str]:
+    """Return the cue phrases in small letters."""
+    return _lexicon()[1]
 
 
 def _normal(phrase: str) -> str:

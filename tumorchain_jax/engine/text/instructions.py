@@ -1,6 +1,7 @@
 """Text in a report that addresses a program instead of a reader; it says nothing of the patient."""
 
 import re
+from collections.abc import Iterable
 
 _TOKENS = re.compile(r"<\|[^|<>]{0,40}\|>|\[/?inst\]|<</?sys>>|</?s>|<(?:start|end)_of_turn>|```")
 _BLOCK = re.compile(
@@ -49,7 +50,7 @@ def find_instructions(text: str) -> list[tuple[int, int]]:
         spans.append((_sentence_start(text, match.start()), _sentence_end(text, match.end())))
         while going := _GOES_ON.match(text, spans[-1][1]):
             spans.append((spans[-1][1], _sentence_end(text, going.end())))
-    return _joined(sorted(spans))
+    return joined(spans)
 
 
 def _sentence_start(text: str, position: int) -> int:
@@ -63,11 +64,12 @@ def _sentence_end(text: str, position: int) -> int:
     return match.end() if match else min(len(text), position + 600)
 
 
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, those that touch as one."""
+    whole: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if whole and start <= whole[-1][1]:
+            whole[-1] = (whole[-1][0], max(end, whole[-1][1]))
         else:
-            joined.append((start, end))
-    return joined
+            whole.append((start, end))
+    return whole

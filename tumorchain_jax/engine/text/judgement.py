@@ -18,7 +18,6 @@ _ANSWER = re.compile(
 )
 _LISTED = re.compile(r"[\s,/&]*(?:(?:and|or|nor|und|oder)\s+)?")
 _LISTED_PLACE = re.compile(r"\s+(?:of|in|within|der|des|im)\s+(?:the\s+)?")
-_YES = re.compile(r"\b(?:yes|present|positive|ja|vorhanden)\b|\[x\]|\u2611|\u2612|\(x\)")
 _UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _NOWHERE = re.compile(
@@ -103,7 +102,7 @@ def _in_time(setting: Setting, context: Context) -> Context:
     if setting.section == "history" and context.time == "current":
         asked = "?" in words or _QUESTION.search(words)
         return replace(context, time="hypothetical" if asked else "prior")
-    if setting.section in ("comparison",):
+    if setting.section in ("comparison", "previous"):
         return replace(context, time="prior")
     if context.time == "prior":
         if _GONE.search(words):

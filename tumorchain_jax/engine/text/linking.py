@@ -35,7 +35,8 @@ def find_target(
         if not carrier.lesions and carrier.context.polarity == "present":
             return ([], carrier.context) if carrier.context.time == "prior" else None
         return _at_place(notes, setting, start, carrier), carrier.context
-    last = notes.told_last() if setting.section not in ("history", "comparison") else None
+    past = setting.section in ("history", "comparison", "previous")
+    last = None if past else notes.told_last()
     if last is None:
         return None
     if _ALL.match(setting.words) and last in notes.group:

@@ -118,6 +118,7 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
     if any(term.kind == "rest" for term in setting.terms) or setting.section in (
         "history",
         "comparison",
+        "previous",
     ):
         return
     for term in setting.terms:
