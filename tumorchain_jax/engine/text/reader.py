@@ -12,6 +12,7 @@ from tumorchain_jax.engine.text.context import Context, goes_on, opens_list
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
 from tumorchain_jax.engine.text.instructions import find_instructions, joined
+from tumorchain_jax.engine.text.markup import take_off
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
@@ -49,8 +50,10 @@ class Reader:
         """Read the document of a case."""
         self._document, self._case = document, case
         self._wording = Wording(document.text, corrections(document.text))
-        self._foreign = find_instructions(self._wording.text)
-        text, open_choices = fill_in(_blanked(self._wording.text, self._foreign))
+        orders = find_instructions(self._wording.text)
+        text, hidden = take_off(_blanked(self._wording.text, orders))
+        self._foreign = joined([*orders, *hidden])
+        text, open_choices = fill_in(text)
         self.notes = Notes(self._wording, text, document.kind)
         self._cased = self._wording.cased
         if not any(map(str.islower, document.text)):
