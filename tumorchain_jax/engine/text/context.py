@@ -89,6 +89,8 @@ _IS_THERE = re.compile(
 )
 _MEASURED = re.compile(r"\d\s?-?(?:mm|cm)\b")
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|oder|noch)\b")
+# "Formerly 21 mm, the mass is 34 mm": the past ends with its size.
+_ENDED_SIZE = re.compile(r"\d\s?-?(?:mm|cm)\b[^,;]*[,;]")
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|has been|have been)(?:\s+(?:all|both|each|also|likewise|either|\w+ly))*\s*$"
 )
@@ -140,7 +142,8 @@ def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
         if cue.end <= start:
             near = cue.reach in ("forward", "both") and len(text) <= _REACH
             if near and not _SEMICOLON.search(text) and not _NEW_CLAUSE.search(text):
-                if cue.meaning != "absent" or not _is_own(sentence, text, end):
+                own = cue.meaning == "absent" and _is_own(sentence, text, end)
+                if not own and not (cue.meaning == "prior" and _ENDED_SIZE.search(text)):
                     yield cue.meaning
             elif cue.meaning == "absent" and (head := _list_head(sentence, cue)):
                 rest = sentence[head:start] if head <= start else ":"

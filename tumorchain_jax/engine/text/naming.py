@@ -250,6 +250,11 @@ def _find(
                 known = last
     if known is None and not term.plural and not _NEW.search(before):
         known = notes.lesions.only_named(place, value)
+    if known is None and term.plural and not sizes and not place.part:
+        told = notes.lesions.alike(place.organ, value)
+        known = told[0] if len(told) > 1 else None
+    if known is None and not term.plural and not later:
+        known = notes.lesions.claim(place, value)
     if known and (known.several == term.plural or later or term.plural is False):
         notes.lesions.last = known
         if place.part and not known.place.part and known.place.organ == place.organ:

@@ -34,7 +34,7 @@ _NAMES: dict[SectionKind, str] = {
         "(?:clinical |relevant |past |medical |patient )*(?:history|information|details|data|"
         "context|background|indications?|question|notes?|problem)|indications?(?: for (?:exam|"
         "examination|study))?|reason for (?:the )?(?:exam|examination|study|scan|request|referral)|"
-        "clinical(?: indication)?|request|referral|pmh|hx|presenting complaint|history and "
+        "clinical(?: indication)?|request|referral|pmh|hx|cl|ci|ind|req|presenting complaint|history and "
         "indication|"
         "klinische (?:angaben|fragestellung|information)|anamnese|fragestellung|indikation|"
         "vorgeschichte|rechtfertigende indikation"
@@ -109,6 +109,7 @@ _PREVIOUS_END = re.compile(
     r"addendum\b[^\n:]{0,20}(?::|$))",
     re.MULTILINE,
 )
+_BRIEF = re.compile(r"(?<![a-z])(?:hx|cl|ci|ind|req)[ \t]*:[ \t]*$")
 # Where no heading says that findings begin, these sections are no longer than a line or a sentence.
 _ENDS: dict[SectionKind, re.Pattern[str]] = {
     "comparison": re.compile(r"(?<=\S)(?:[.;](?=\s)|\n)"),
@@ -146,7 +147,8 @@ def split_sections(text: str) -> list[Section]:
     told = any(kind == "findings" for _, _, kind in headings)
     sections = []
     for (start, kind), end in zip(starts, ends, strict=True):
-        stop = None if told else _ENDS.get(kind)
+        brief = kind == "history" and _BRIEF.search(text, max(0, start - 8), start)
+        stop = None if told else _ENDS.get("comparison" if brief else kind)
         cut = stop.search(text, start + 1, end) if stop and text[start:end].strip() else None
         if cut:
             sections += [Section(kind, start, cut.start()), Section("open", cut.start(), end)]
