@@ -20,7 +20,7 @@ _SPECIFIC_IMPRESSION = {
 }
 _MEANS = re.compile(
     r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
-    r"suspicion (?:of|for)|concern\w* for|worrisome for|likely|probabl\w+|indicat\w+|represent\w*|"
+    r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|probabl\w+|indicat\w+|represent\w*|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
     r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
@@ -252,7 +252,9 @@ def _find(
         known = notes.lesions.only_named(place, value)
     if known is None and term.plural and not sizes and not place.part:
         told = notes.lesions.alike(place.organ, value)
-        known = told[0] if len(told) > 1 else None
+        if len(told) > 1:
+            notes.lesions.last = told[0]
+            return told[0]
     if known is None and not term.plural and not later:
         known = notes.lesions.claim(place, value)
     if known and (known.several == term.plural or later or term.plural is False):
