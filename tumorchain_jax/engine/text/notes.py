@@ -1,7 +1,7 @@
 """What was read of a report so far, and what the next sentence may lean on."""
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
@@ -125,6 +125,8 @@ class Notes:
     ) -> None:
         """Keep what the characters `start` to `end` say; see `Draft`."""
         kind = self.source(setting.section)
+        if setting.section in ("comparison", "previous"):
+            context = replace(context, time="prior")
         self.drafts.append(
             Draft(attribute, value, start, end, context, place, lesion, unit, kind, about)
         )

@@ -86,20 +86,22 @@ _FIELD = re.compile(r"[ \t]*[a-z][\w /()-]{1,30}[:=][ \t]*\S[^\n]*$")
 _EARLIER = r"(?:previous|prior|earlier|last|old|former|preceding|historical|outside)"
 _TEXT = r"(?:report|findings|finding|result|text|dictation|note|record|impression)s?"
 _STUDY = r"(?:stud(?:y|ies)|exam(?:ination)?s?|ct|scan|imaging)"
-_REST_OF_NAME = r"(?:[^\n:.;,]|[.,](?=\d)){0,60}"
+_REST_OF_NAME = r"(?:[^\n:.;,(]|[.,](?=\s?\d)|\([^()\n]{0,80}\)){0,60}"
 _RULE = r"[=\-_*#~\[(<]{0,12}[ \t]{0,3}"
 # Headings of a text that is taken over from an earlier report; `line`: only the line after it is.
 _PREVIOUS = re.compile(
-    rf"(?:^[ \t>]{0,12}|(?<=[.;!?\])] )){_RULE}(?:"
+    rf"(?:^[ \t>]{{0,12}}|(?<=[.;!?\])] )){_RULE}(?:"
     r"(?:\w+ ){0,4}?(?:copied|carried|pasted|imported|transferred|quoted|pulled|excerpt|copy|"
     rf"auto-?populated|brought)(?: (?:forward|over|in|automatically|unchanged))*(?: (?:from|of)\b{_REST_OF_NAME})?|"
     rf"(?:(?:from|text of|copy of|findings of|extract of|content of|in) )?(?:the )?{_EARLIER} "
     rf"(?:(?:ct|radiology|imaging|study|exam|abdominal) )?{_TEXT}\b{_REST_OF_NAME}|"
     rf"{_TEXT} (?:of|from) (?:the |an |a )?{_EARLIER}\b{_REST_OF_NAME}|"
+    rf"(?P<dated>(?:{_TEXT}|{_STUDY}) (?:of|from|dated|on) {_REST_OF_NAME}\d{{4}}{_REST_OF_NAME})|"
     rf"previously (?:reported|described|documented|noted|dictated)|"
     rf"(?P<line>(?:(?:from|in|on) )?(?:the )?{_EARLIER} {_STUDY}\b{_REST_OF_NAME})|"
     rf"(?:vorbefund|text des vorbefund\w*|befund der voruntersuchung|aus dem vorbefund)\b{_REST_OF_NAME}"
-    r")[ \t]{0,4}(?::[ \t]{0,4}[=\-_*#~\])>]{0,12}|[=\-_*#~\])>]{1,12}[ \t]{0,4}(?=\n|\w)|$)",
+    r"|(?P<copy>(?:this|the) (?:\w+ ){1,6}?(?:copied|carried|pasted|taken|quoted|repeated)\b(?: \w+){0,10}(?=\.\s))"
+    r")[ \t]{0,4}(?::[ \t]{0,4}[=\-_*#~\])>]{0,12}|[=\-_*#~\])>]{1,12}[ \t]{0,4}(?=\n|\w)|$|(?<=\w)\.(?=\s(?(copy)|(?!))))",
     re.MULTILINE,
 )
 _PREVIOUS_END = re.compile(
@@ -164,6 +166,8 @@ def _without_previous(
     taken = list(headings)
     for match in _PREVIOUS.finditer(text):
         before = any(at < match.start() and k in ("findings", "impression") for at, _, k in taken)
+        if match["dated"] and not before:
+            continue
         later = [heading for heading in taken if heading[0] >= match.end()]
         end = _previous_end(text, match.end(), len(text), before, bool(match["line"]), later)
         taken = [h for h in taken if not match.start() <= h[0] < end]
