@@ -47,6 +47,11 @@ _NEEDS_PLACE = re.compile(
     r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
     r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
 )
+_FURTHER = re.compile(
+    r"\b(?:other|further|additional|second|another|more|weitere\w*|sonstige\w*|extra\w+|recurrent|residual|new)\b"
+    r"(?: \w+){0,3} ?$"
+)
+_ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 
 
@@ -67,6 +72,8 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
             read_node(notes, setting, term, context, others)
             mentions.append(Mention(term, context, []))
             continue
+        if context.polarity == "absent" and _is_rest(notes, setting, term):
+            continue
         listed = context.polarity == "absent"
         own = locate(notes.text, term.start, term.end, setting.loci, others, listed=listed)
         lesions = _name(notes, setting, term, context, own, mentions)
@@ -74,6 +81,14 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     if group := [lesion for mention in mentions for lesion in mention.lesions]:
         notes.group = group
     return mentions
+
+
+def _is_rest(notes: Notes, setting: Setting, term: Term) -> bool:
+    """Whether what is denied is only further things: "no other lesion", "no tumour elsewhere"."""
+    start, end = setting.sentence.start, setting.sentence.end
+    before = notes.text[max(start, term.start - 40) : term.start]
+    after = notes.text[term.end : min(end, term.end + 40)]
+    return bool(_FURTHER.search(before) or _ELSEWHERE.match(after))
 
 
 def _name(
