@@ -17,7 +17,9 @@ _MARK = re.compile(
 _SIGNS = {"(-)", "[-]", "\u2717", "\u2718", "\u274c"}
 """Marks that deny what they stand by rather than leave it open."""
 _EDGE = re.compile(r"[ \t]{2,}|[|;]")
-_KEY = re.compile(r"(?:^|[ \t]{2,}|[,;|.][ \t]*|(?<=[ \t]))(?P<key>[^,;|.:\n]{1,40}?)[ \t]*[:=][ \t]*$")
+_KEY = re.compile(
+    r"(?:^|[ \t]{2,}|[,;|.][ \t]*|(?<=[ \t]))(?P<key>[^,;|.:\n]{1,40}?)[ \t]*[:=][ \t]*$"
+)
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -111,6 +113,11 @@ def _choice_end(text: str, start: int, end: int, last: bool) -> int:
     content = start + len(text[start:end]) - len(text[start:end].lstrip())
     if edge := re.compile(r"[|;]|[ \t]{3,}").search(text, content, end):
         stop = edge.start()
-    if not last and (key := re.search(r"(?:[ \t]{2,}|[,;.|][ \t]*|[ \t])[^\s,;|.:]+(?:[ \t][^\s,;|.:]+)?[ \t]*[:=][ \t]*$", text[content:end])):
+    if not last and (
+        key := re.search(
+            r"(?:[ \t]{2,}|[,;.|][ \t]*|[ \t])[^\s,;|.:]+(?:[ \t][^\s,;|.:]+)?[ \t]*[:=][ \t]*$",
+            text[content:end],
+        )
+    ):
         stop = min(stop, content + key.start())
     return stop

@@ -78,10 +78,13 @@ _NO_ITEM = re.compile(
     rf"\b{_VERB}\b|:|\d\s?(?:mm|cm)\b|\b(?:present|yes|seen|found|positive|visible|noted|normal|"
     r"unremarkable|known|previous\w*|unauffällig\w*|zeigt)\b|\[|\|",
 )
-_OPEN_END = re.compile(r"(?:\s+(?:any|the|of|following|for|these|findings?|signs?|evidence))*\s*[:-]?\s*$")
+_OPEN_END = re.compile(
+    r"(?:\s+(?:any|the|of|following|for|these|findings?|signs?|evidence))*\s*[:-]?\s*$"
+)
 # A thing of its own after a denied one: "no ascites and a 3 cm mass is seen".
 _OWN_THING = re.compile(
-    r"(?:,|;|\band\b)\s+(?:also\s+)?(?:an?|one|two|three|four|five|several|multiple|\d+)\s[^,;]{0,70}$"
+    r"(?:,|;|\band\b)\s+(?:also\s+)?(?:an?|one|two|three|four|five|several|multiple|"
+    r"\d+)\s[^,;]{0,70}$"
 )
 _IS_THERE = re.compile(
     r"[^,;.]{0,40}?\b(?:is|are|was|were)\s+(?:seen|present|noted|visible|identified|found|located|"
@@ -92,7 +95,8 @@ _ALTERNATIVE = re.compile(r"\b(?:or|nor|oder|noch)\b")
 # "Formerly 21 mm, the mass is 34 mm": the past ends with its size.
 _ENDED_SIZE = re.compile(r"\d\s?-?(?:mm|cm)\b[^,;]*[,;]")
 _COPULA = re.compile(
-    r"\b(?:is|are|was|were|has been|have been)(?:\s+(?:all|both|each|also|likewise|either|\w+ly))*\s*$"
+    r"\b(?:is|are|was|were|has been|have been)(?:\s+(?:all|both|each|also|likewise|either|"
+    r"\w+ly))*\s*$"
 )
 _JOINED = re.compile(r"\b(?:and|or|nor|und|oder|sowie|all|both)\b|[/&]")
 
@@ -256,9 +260,10 @@ def _forms(phrase: str) -> Iterator[str]:
     """Yield a phrase and its contractions, with the apostrophe and without: "isn't", "isnt"."""
     yield phrase
     contracted = re.sub(r"\bcan(?:not| not)\b", "can't", phrase)
-    contracted = re.sub(r"\b(is|are|was|were|do|does|did|has|have|had|could) not\b", r"\1n't", contracted)
-    for form in {contracted, contracted.replace("n't", "nt")} - {phrase}:
-        yield form
+    contracted = re.sub(
+        r"\b(is|are|was|were|do|does|did|has|have|had|could) not\b", r"\1n't", contracted
+    )
+    yield from {contracted, contracted.replace("n't", "nt")} - {phrase}
 
 
 def _prefix_tree(phrases: list[str]) -> str:

@@ -10,26 +10,107 @@ from collections.abc import Iterator
 _NAME = r"[a-z][a-z0-9_:-]{0,30}"
 _TAG = re.compile(rf"</?(?P<name>{_NAME})(?P<attributes>(?:[\s/][^<>]{{0,600}})?)>")
 _INLINE = frozenset(
-    "b i u s em strong span a font sub sup small big tt code mark label abbr ins cite q kbd var"
-    .split()
+    [
+        "b",
+        "i",
+        "u",
+        "s",
+        "em",
+        "strong",
+        "span",
+        "a",
+        "font",
+        "sub",
+        "sup",
+        "small",
+        "big",
+        "tt",
+        "code",
+        "mark",
+        "label",
+        "abbr",
+        "ins",
+        "cite",
+        "q",
+        "kbd",
+        "var",
+    ]
 )
 _BLOCK = frozenset(
-    "p div br hr tr td th li ul ol dl dd dt table tbody thead tfoot h1 h2 h3 h4 h5 h6 section "
-    "article center pre blockquote body html main header footer caption text paragraph content "
-    "report document item list radiology doc root xml note_text".split()
+    [
+        "p",
+        "div",
+        "br",
+        "hr",
+        "tr",
+        "td",
+        "th",
+        "li",
+        "ul",
+        "ol",
+        "dl",
+        "dd",
+        "dt",
+        "table",
+        "tbody",
+        "thead",
+        "tfoot",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "section",
+        "article",
+        "center",
+        "pre",
+        "blockquote",
+        "body",
+        "html",
+        "main",
+        "header",
+        "footer",
+        "caption",
+        "text",
+        "paragraph",
+        "content",
+        "report",
+        "document",
+        "item",
+        "list",
+        "radiology",
+        "doc",
+        "root",
+        "xml",
+        "note_text",
+    ]
 )
 _SECTIONS = frozenset(
-    "findings impression conclusion history technique comparison pathology indication "
-    "recommendation recommendations observations".split()
+    [
+        "findings",
+        "impression",
+        "conclusion",
+        "history",
+        "technique",
+        "comparison",
+        "pathology",
+        "indication",
+        "recommendation",
+        "recommendations",
+        "observations",
+    ]
 )
 _HIDDEN = re.compile(
-    r"\bhidden\b|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?![.\d])|"
+    r"\bhidden\b|display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|"
+    r"opacity\s*:\s*0(?![.\d])|"
     r"color\s*:\s*(?:white|#fff\w*|transparent)|aria-hidden"
 )
 _VOID = frozenset({"br", "hr", "img", "input", "meta", "link"})
 _COMMENT = re.compile(
     r"<!--.{0,4000}?(?:-->|\Z)|&lt;!--.{0,4000}?(?:--&gt;|\Z)|<!\[cdata\[.{0,4000}?\]\]>|"
-    r"<[?!%].{0,600}?>|/\*.{0,2000}?\*/|\{\{.{0,1000}?\}\}|\{%.{0,600}?%\}|\{#.{0,600}?#\}|<#.{0,600}?#>|"
+    r"<[?!%].{0,600}?>|/\*.{0,2000}?\*/|\{\{.{0,1000}?\}\}|\{%.{0,600}?%\}|\{#.{0,600}?#\}|"
+    r"<#.{0,600}?#>|"
     r"!\[[^\]\n]{0,400}\]\([^)\n]{0,400}\)|(?<=\])\([a-z]+://[^)\n]{0,400}\)|"
     r"\[(?:comment|//)\]:[ ]?#[^\n]{0,400}|%%.{0,400}?(?:%%|\n)|"
     r"\\(?:hidden|comment|phantom|iffalse|textcolor\{white\})\b\{?[^}\n]{0,600}\}?|"

@@ -25,7 +25,8 @@ _MEASURE = re.compile(
     rf"(?!{_LETTER}|[ \t]?[/%])"
 )
 _RANGE = re.compile(
-    rf"{_BEGIN}({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-{{1,2}}>|=>|\u2192|-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
+    rf"{_BEGIN}({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-{{1,2}}>|=>|\u2192|-|to|"
+    rf"bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
     rf"(?!{_LETTER})"
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")

@@ -20,7 +20,8 @@ _SPECIFIC_IMPRESSION = {
 }
 _MEANS = re.compile(
     r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
-    r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|probabl\w+|indicat\w+|represent\w*|"
+    r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|"
+    r"probabl\w+|indicat\w+|represent\w*|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
     r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
@@ -48,7 +49,8 @@ _NEEDS_PLACE = re.compile(
     r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
 )
 _FURTHER = re.compile(
-    r"\b(?:other|further|additional|second|another|more|weitere\w*|sonstige\w*|extra\w+|recurrent|residual|new)\b"
+    r"\b(?:other|further|additional|second|another|more|weitere\w*|sonstige\w*|extra\w+|"
+    r"recurrent|residual|new)\b"
     r"(?: \w+){0,3} ?$"
 )
 _ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")

@@ -24,7 +24,8 @@ _NORMAL_NODE = re.compile(
     r"nicht vergrößert\w*|small|negative|within normal|uninvolved)\b"
 )
 _STATION = re.compile(
-    r"\b(?:retroperitoneal\w*|mediastinal\w*|inguinal\w*|pelvic|iliac\w*|axillary|distant|other|further|cervical|"
+    r"\b(?:retroperitoneal\w*|mediastinal\w*|inguinal\w*|pelvic|iliac\w*|axillary|distant|other|"
+    r"further|cervical|"
     r"hilar|para-?aortic|interaortocaval|retrocrural|supraclavicular|weitere\w*)\b(?: \w+){0,3} ?$"
 )
 _NAMES_DISEASE = re.compile(

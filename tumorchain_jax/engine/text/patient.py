@@ -10,7 +10,8 @@ from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.setting import Setting
 
 _AGE = re.compile(
-    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?|y(?![a-z/]|\s*/?\s*[mf]\b))(?:[\s-]*(?:old|"
+    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?|y(?![a-z/]|"
+    r"\s*/?\s*[mf]\b))(?:[\s-]*(?:old|"
     r"alt))?|"
     r"[\s-]*(?P<initial>y(?=\s*/?\s*[mf]\b)|(?=[mf]\b)|-?jährige[rn]?))(?![a-z])|"
     r"\bage[d]?[\s:=]{1,3}(?P<keyed>\d{1,3})\b|\balter\s*[:=]\s*(?P<alter>\d{1,3})\b|"
@@ -20,8 +21,10 @@ _SEX = re.compile(
     r"\b(?:sex|gender|geschlecht)\s*[:=]\s*(?P<key>female|male|f|m|w|weiblich|männlich)\b|"
     r"\b(?P<female>wom[ae]n|female|lady|mrs|ms|frau|patientin|weiblich)\b|"
     r"\b(?P<male>m[ae]n|male|gentleman|mr|herrn?|männlich\w*|patienten)\b|"
-    r"\b\d{1,3}[\s-]*jährige(?P<ending>[rnms]?)\b(?:\s+(?P<noun>patientin|frau|patienten?|mann|herrn?))?|"
-    r"\b\d{1,3}\s+jahre\s+alte(?P<old>[rns]?)\b(?:\s+(?P<who>patientin|frau|patienten?|mann|herrn?))?|"
+    r"\b\d{1,3}[\s-]*jährige(?P<ending>[rnms]?)\b(?:\s+(?P<noun>patientin|frau|patienten?|mann|"
+    r"herrn?))?|"
+    r"\b\d{1,3}\s+jahre\s+alte(?P<old>[rns]?)\b(?:\s+(?P<who>patientin|frau|patienten?|mann|"
+    r"herrn?))?|"
     r"\b(?P<first>[mfw])\s?[,/]?\s?\d{1,3}\s?-?(?:y|j)\w*\b|"
     r"\b\d{1,3}[\s-]*(?:y(?:/?o|rs?|ears?)?(?:[\s-]*old)?[\s,/]*)?(?P<letter>[mfw])\b(?!\s*\d)"
 )

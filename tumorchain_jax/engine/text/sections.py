@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 SectionKind = Literal[
-    "findings", "impression", "pathology", "history", "technique", "comparison", "previous",
-    "advice", "open",
+    "findings",
+    "impression",
+    "pathology",
+    "history",
+    "technique",
+    "comparison",
+    "previous",
+    "advice",
+    "open",
 ]
 
 # How reports head their sections, in small letters; German ones after English.
@@ -34,7 +41,8 @@ _NAMES: dict[SectionKind, str] = {
         "(?:clinical |relevant |past |medical |patient )*(?:history|information|details|data|"
         "context|background|indications?|question|notes?|problem)|indications?(?: for (?:exam|"
         "examination|study))?|reason for (?:the )?(?:exam|examination|study|scan|request|referral)|"
-        "clinical(?: indication)?|request|referral|pmh|hx|cl|ci|ind|req|presenting complaint|history and "
+        "clinical(?: indication)?|request|referral|pmh|hx|cl|ci|ind|req|presenting complaint|"
+        "history and "
         "indication|"
         "klinische (?:angaben|fragestellung|information)|anamnese|fragestellung|indikation|"
         "vorgeschichte|rechtfertigende indikation"
@@ -92,20 +100,25 @@ _RULE = r"[=\-_*#~\[(<]{0,12}[ \t]{0,3}"
 _PREVIOUS = re.compile(
     rf"(?:^[ \t>]{{0,12}}|(?<=[.;!?\])] )){_RULE}(?:"
     r"(?:\w+ ){0,4}?(?:copied|carried|pasted|imported|transferred|quoted|pulled|excerpt|copy|"
-    rf"auto-?populated|brought)(?: (?:forward|over|in|automatically|unchanged))*(?: (?:from|of)\b{_REST_OF_NAME})?|"
+    rf"auto-?populated|brought)(?: (?:forward|over|in|automatically|unchanged))*(?: (?:from|"
+    rf"of)\b{_REST_OF_NAME})?|"
     rf"(?:(?:from|text of|copy of|findings of|extract of|content of|in) )?(?:the )?{_EARLIER} "
     rf"(?:(?:ct|radiology|imaging|study|exam|abdominal) )?{_TEXT}\b{_REST_OF_NAME}|"
     rf"{_TEXT} (?:of|from) (?:the |an |a )?{_EARLIER}\b{_REST_OF_NAME}|"
     rf"(?P<dated>(?:{_TEXT}|{_STUDY}) (?:of|from|dated|on) {_REST_OF_NAME}\d{{4}}{_REST_OF_NAME})|"
     rf"previously (?:reported|described|documented|noted|dictated)|"
     rf"(?P<line>(?:(?:from|in|on) )?(?:the )?{_EARLIER} {_STUDY}\b{_REST_OF_NAME})|"
-    rf"(?:vorbefund|text des vorbefund\w*|befund der voruntersuchung|aus dem vorbefund)\b{_REST_OF_NAME}"
-    r"|(?P<copy>(?:this|the) (?:\w+ ){1,6}?(?:copied|carried|pasted|taken|quoted|repeated)\b(?: \w+){0,10}(?=\.\s))"
-    r")[ \t]{0,4}(?::[ \t]{0,4}[=\-_*#~\])>]{0,12}|[=\-_*#~\])>]{1,12}[ \t]{0,4}(?=\n|\w)|$|(?<=\w)\.(?=\s(?(copy)|(?!))))",
+    rf"(?:vorbefund|text des vorbefund\w*|befund der voruntersuchung|"
+    rf"aus dem vorbefund)\b{_REST_OF_NAME}"
+    r"|(?P<copy>(?:this|the) (?:\w+ ){1,6}?(?:copied|carried|pasted|taken|quoted|"
+    r"repeated)\b(?: \w+){0,10}(?=\.\s))"
+    r")[ \t]{0,4}(?::[ \t]{0,4}[=\-_*#~\])>]{0,12}|[=\-_*#~\])>]{1,12}[ \t]{0,4}(?=\n|\w)|$|"
+    r"(?<=\w)\.(?=\s(?(copy)|(?!))))",
     re.MULTILINE,
 )
 _PREVIOUS_END = re.compile(
-    rf"^[ \t]{{0,12}}{_RULE}(?:end of (?:the )?(?:previous|prior|copied|earlier|old|quoted)\b[^\n]{{0,40}}|"
+    rf"^[ \t]{{0,12}}{_RULE}(?:end of (?:the )?(?:previous|prior|copied|earlier|old|"
+    rf"quoted)\b[^\n]{{0,40}}|"
     r"end (?:of )?(?:copy|quote|excerpt)[^\n]{0,20}|(?:the )?(?:current|present|today'?s|new|this) "
     r"(?:study|exam(?:ination)?|report|ct|scan|findings?|imaging)[^\n:]{0,30}(?::|$)|"
     r"addendum\b[^\n:]{0,20}(?::|$))",

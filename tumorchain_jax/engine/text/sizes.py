@@ -44,10 +44,12 @@ _PRIOR_AFTER = re.compile(
     r"at baseline)"
 )
 _NOW_AFTER = re.compile(
-    r"\s*(?:today|now|currently|at present|on (?:the )?(?:current|present|today's)|aktuell|jetzt|heute)\b"
+    r"\s*(?:today|now|currently|at present|on (?:the )?(?:current|present|today's)|aktuell|jetzt|"
+    r"heute)\b"
 )
 _THAN = re.compile(
-    r"\b(?:compared|comparison|vs|versus|against|instead|rather|from|previous\w*|was|prior|up|down|related)\.? (?:to |"
+    r"\b(?:compared|comparison|vs|versus|against|instead|rather|from|previous\w*|was|prior|up|"
+    r"down|related)\.? (?:to |"
     r"with )?[^,;.(]{0,12}$"
 )
 _NOW_BEFORE = re.compile(
