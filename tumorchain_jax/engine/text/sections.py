@@ -124,6 +124,9 @@ _PREVIOUS_END = re.compile(
     r"addendum\b[^\n:]{0,20}(?::|$))",
     re.MULTILINE,
 )
+_PROSE = re.compile(
+    r"\b(?:show\w*|is|are|was|were|measur\w*|had|has|have|no|not|with|which|there|compar\w*|a|an)\b"
+)
 _BRIEF = re.compile(r"(?<![a-z])(?:hx|cl|ci|ind|req)[ \t]*:[ \t]*$")
 # Where no heading says that findings begin, these sections are no longer than a line or a sentence.
 _ENDS: dict[SectionKind, re.Pattern[str]] = {
@@ -178,6 +181,8 @@ def _without_previous(
     """Take the headings within a text that is copied from an earlier report for its own."""
     taken = list(headings)
     for match in _PREVIOUS.finditer(text):
+        if _is_wrapped_prose(text, match):
+            continue
         before = any(at < match.start() and k in ("findings", "impression") for at, _, k in taken)
         if match["dated"] and not before:
             continue
@@ -190,6 +195,16 @@ def _without_previous(
             taken.append((end, mark.end() if mark else end, "open"))
         taken.sort()
     return taken
+
+
+def _is_wrapped_prose(text: str, match: re.Match[str]) -> bool:
+    """Whether a match without colon or rule is a line of running text that happens to break."""
+    if match.group().rstrip()[-1:] in ":.=-_*#~])>":
+        return False
+    before = text[: match.start()].rstrip(" \t")[-1:]
+    line = text[max(0, match.start() - 200) : match.start()].rstrip()[-1:]
+    runs_on = (before != "\n" and before != "") or line not in ("", *".:;!?=-_*#]")
+    return runs_on or bool(_PROSE.search(match.group()))
 
 
 def _is_field(text: str, match: re.Match[str]) -> bool:
