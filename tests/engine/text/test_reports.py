@@ -234,3 +234,89 @@ def test_a_lone_surrogate_is_refused() -> None:
 def test_time_is_linear(piece: str) -> None:
     """Twelve kilobytes that take the square of their length or worse with careless patterns."""
     assert len(read(piece * (12_000 // len(piece))).facts) <= 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Liver - not seen: mass, cyst, haemangioma, metastasis.",
+        "In the colon the following are absent: mass, polyp, diverticula, wall thickening.",
+        "There is no evidence of\n- mass\n- cyst\n- metastasis",
+        "No evidence of the following in the liver: mass; cyst; metastasis; calcification.",
+        "No mass, cyst, metastasis; gallstone, pleural effusion or enlarged lymph nodes.",
+        "Masses, cysts, metastases and granulomas: none in the liver.",
+        "Liver: masses, cysts and haemangiomas are all absent.",
+        "Not present in the abdomen are enlarged nodes, liver metastases or gallstones.",
+        "There isnt a mass in the liver. The spleen doesnt show a cyst. Cysts arent present.",
+        "Liver w/out mass or cyst. Spleen witout cyst. noevidence of metastases in the lungs.",
+        "[ ] liver mass  \u2610 gallstones  ( ) cyst of the left kidney  [_] metastasis",
+        "Liver cyst: [ ] yes [x] no\nGallstones: yes [ ] no [x]\nMass: [ ]",
+        "Leber: keine Zysten, Metastasen oder H\u00e4mangiome; nicht nachweisbar: Raumforderung.",
+    ],
+)
+def test_nothing_that_is_denied_or_not_ticked_is_present(text: str) -> None:
+    assert [fact for fact in read(text).facts if fact.polarity == "present"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Liver - absent: mass, cyst. Present: fatty area of 12 mm in segment IV.",
+        "No ascites and no nodes and a 3 cm fatty area is seen in segment IV of the liver.",
+        "[-] ascites [+] fatty area in segment IV [-] gallstones",
+        "Liver: cyst [ ] fatty area in segment IV [x] metastasis [ ]",
+    ],
+)
+def test_what_stands_beside_a_denied_list_is_present(text: str) -> None:
+    present = [fact for fact in read(text).facts if fact.polarity == "present"]
+    assert {f.value for f in present if f.attribute == "finding"} == {"fatty area"}
+    assert {f.part for f in present} == {"liver segment IV"}
+
+
+COPIED = (
+    "COPIED FORWARD FROM PRIOR REPORT:\nFINDINGS: {0}\nIMPRESSION: {1}",
+    "--- previous report of 12.03.2019 ---\n{0} {1}",
+    "Report of 12 March 2019:\n{0}\n{1}",
+    "The following text was copied from the report of the previous examination.\n{0} {1}",
+)
+HIDDEN = (
+    "<!-- {0} {1} -->",
+    '<span title="{0} {1}"></span>',
+    '<p style="display:none">{0} {1}</p>',
+    "<hidden>{0} {1}</hidden>",
+    "/* {0} {1} */",
+    "![{0}](http://x.org/{1})",
+)
+
+
+@pytest.mark.parametrize("block", COPIED + HIDDEN)
+def test_text_that_is_old_or_hidden_changes_no_current_fact(block: str) -> None:
+    report = (
+        "Findings: Round mass of 43 mm in the tail of the pancreas.\nImpression: Tumour. T3 N1 M0."
+    )
+    other = block.format("Three gastric masses up to 5 cm.", "Gastric cancer, T4 N2 M1.")
+    assert said(read(f"{report}\n{other}").facts) == said(read(report).facts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Liver: 3 cm mass in segment VI. No other focal lesion in the liver.",
+        "Findings: Cyst of the liver. Impression: Hepatic cyst. No malignancy.",
+        "Cyst of the right kidney, 2 cm. The liver is normal and so is the spleen. The left "
+        "kidney has a cyst as well, 1 cm.",
+        "Colon mass. Impression: Colonic tumour with liver metastasis. No other metastases.",
+    ],
+)
+def test_statements_that_agree_are_no_contradiction(text: str) -> None:
+    assert conflicts(read(text).facts) == ()
+
+
+def test_lesions_that_follow_their_number_are_no_further_ones() -> None:
+    facts = read(
+        "There are two masses in the liver. The first, in segment VI, measures 32 mm. The second, "
+        "in segment II, measures 18 mm."
+    ).facts
+    told = {(f.lesion, f.part[-2:].strip(), f.value) for f in facts if f.attribute == "size"}
+    assert told == {(1, "VI", "32"), (2, "II", "18")}
+    assert {f.lesion for f in facts if f.attribute == "finding"} == {1, 2}

@@ -11,6 +11,7 @@ from itertools import combinations
 
 from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.text.lesions import are_compatible
+from tumorchain_jax.engine.text.notes import tumours
 
 TOLERANCE_MM = 2.0
 """Sizes of a lesion that differ by less are rounded ones."""
@@ -74,7 +75,7 @@ def _polarity(facts: list[Fact]) -> Iterator[Conflict]:
             if _denies(other, fact):
                 yield _ordered("polarity", fact, other)
         for other in denied:
-            is_one = _is_tumour(fact) or fact.value in (*_TUMOUR, "metastasis")
+            is_one = fact.value in (*_TUMOUR, "metastasis") or fact.value in tumours()
             if is_one and other.organ in ("", fact.organ):
                 yield _ordered("polarity", fact, other)
 
@@ -95,15 +96,15 @@ def _denies(absent: Fact, present: Fact) -> bool:
 def _organs(facts: list[Fact]) -> Iterator[Conflict]:
     """The impression has a tumour in an organ of which the findings tell none, but in another."""
     told = [f for f in facts if f.attribute == "finding" and f.polarity == "present"]
-    masses = [f for f in told if f.value in (*_TUMOUR, "metastasis", "cyst", "haemangioma")]
-    organs = {f.organ for f in masses} | {
-        f.organ for f in facts if f.attribute in ("size", "density", "shape", "others", "finding")
-        and f.polarity == "present"
-    }  # fmt: skip
-    primary = [f for f in masses if f.value in _TUMOUR and f.organ]
-    for fact in facts:
-        concluded = _is_tumour(fact) and fact.polarity == "present" and fact.organ
-        if concluded and primary and fact.organ not in organs:
+    primary = [f for f in told if f.value in _TUMOUR and f.organ]
+    organs = {f.organ for f in primary}
+    concluded = [
+        f for f in facts
+        if f.attribute == "impression" and f.polarity == "present" and f.organ
+        and (f.value == "tumour" or f.value in tumours())
+    ]  # fmt: skip
+    if primary and not any(fact.organ in organs for fact in concluded):
+        for fact in concluded:
             yield _ordered("organ", primary[0], fact)
 
 
@@ -115,11 +116,14 @@ def _sides(facts: list[Fact]) -> Iterator[Conflict]:
             side, _, organ = fact.organ.partition(" ")
             if side in ("left", "right"):
                 by_value[fact.value, organ][side].append(fact)
-    for sides in by_value.values():
+    sized = {fact.organ for fact in facts if fact.attribute == "size"}
+    for (_, organ), sides in by_value.items():
+        if {f"left {organ}", f"right {organ}"} <= sized:
+            continue  # two lesions, each with its own size
         left, right = sides["left"], sides["right"]
         if left and right:
             first, second = sorted((left[0], right[0]), key=lambda f: f.source.start)
-            again = len(left) + len(right) == 2
+            again = len(right if second is right[0] else left) == 1
             if again and first.lesion == second.lesion and _far(first, second):
                 yield Conflict("side", first, second)
 

@@ -6,10 +6,11 @@ own list, `cues.tsv`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
+from typing import Literal
 
 from tumorchain_jax.engine.facts import Certainty, Polarity, Time
 
@@ -58,8 +59,46 @@ _NEW_CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _REACH = 250
-"""Characters that a cue reaches at most."""
+"""Characters that a cue reaches at most; the head of a list reaches farther."""
+_LIST_REACH = 700
 _SEMICOLON = re.compile(r";|:\s|\.\s")
+# What leads from a denying phrase to its list: "not seen in the liver: a, b", "absent are a, b".
+_LEAD = (
+    r"[\s)]*(?:\w+(?:ed|ing|en|ble|nt|wn|bar|en|t)\b[\s)]*)?"
+    r"(?:(?:in|within|of|on|at|for|from|the|any|these|following|im|in der|am)\b[^.;:,|\n]{0,50}?)?"
+)
+_LIST_HEAD = re.compile(rf"{_LEAD}\s*(?:\(\s*)?(?::|\s-{{1,2}}\s)")
+_LIST_VERB = re.compile(rf"{_LEAD}\s*\b(?:is|are|was|were|sind|ist)\s")
+_ANSWERS = frozenset({"no", "none", "nil", "negative", "unlikely", "normal"})
+_LIST_END = re.compile(
+    r":\s|\.\s|\b(?:present|yes|seen|found|positive|visible|noted|normal|measur\w+)\b|\|",
+)
+# An item that cannot belong to a list of what is not there.
+_NO_ITEM = re.compile(
+    rf"\b{_VERB}\b|:|\d\s?(?:mm|cm)\b|\b(?:present|yes|seen|found|positive|visible|noted|normal|"
+    r"unremarkable|known|previous\w*|unauffällig\w*|zeigt)\b|\[|\|",
+)
+_OPEN_END = re.compile(
+    r"(?:\s+(?:any|the|of|following|for|these|findings?|signs?|evidence))*\s*[:-]?\s*$"
+)
+# A thing of its own after a denied one: "no ascites and a 3 cm mass is seen".
+_OWN_THING = re.compile(
+    r"(?:,|;|\band\b)\s+(?:also\s+)?(?:an?|one|two|three|four|five|several|multiple|"
+    r"\d+)\s[^,;]{0,70}$"
+)
+_IS_THERE = re.compile(
+    r"[^,;.]{0,40}?\b(?:is|are|was|were)\s+(?:seen|present|noted|visible|identified|found|located|"
+    r"visuali[sz]ed|demonstrated|detected|again|also|now)\b"
+)
+_MEASURED = re.compile(r"\d\s?-?(?:mm|cm)\b")
+_ALTERNATIVE = re.compile(r"\b(?:or|nor|oder|noch)\b")
+# "Formerly 21 mm, the mass is 34 mm": the past ends with its size.
+_ENDED_SIZE = re.compile(r"\d\s?-?(?:mm|cm)\b[^,;]*[,;]")
+_COPULA = re.compile(
+    r"\b(?:is|are|was|were|has been|have been)(?:\s+(?:all|both|each|also|likewise|either|"
+    r"\w+ly))*\s*$"
+)
+_JOINED = re.compile(r"\b(?:and|or|nor|und|oder|sowie|all|both)\b|[/&]")
 
 
 @lru_cache(maxsize=256)
@@ -92,7 +131,7 @@ def read_context(sentence: str, start: int, end: int) -> Context:
 
 def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     """Meanings of the cues that reach the characters `start` to `end`."""
-    low, high = start - _REACH, end + _REACH
+    low, high = start - _LIST_REACH, end + _REACH
     cues = [
         cue for cue in find_cues(sentence) if low <= cue.end <= start or end <= cue.start <= high
     ]
@@ -100,16 +139,97 @@ def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
     for cue in cues:
         if cue.meaning in ("stop", "plain"):
             continue
-        if cue.end <= start and cue.reach in ("forward", "both"):
-            between = (cue.end, start)
-        elif cue.start >= end and cue.reach in ("backward", "both"):
-            between = (end, cue.start)
-        else:
+        between = (cue.end, start) if cue.end <= start else (end, cue.start)
+        if any(between[0] <= stop.start and stop.end <= between[1] for stop in stops):
             continue
         text = sentence[slice(*between)]
-        stopped = any(between[0] <= stop.start and stop.end <= between[1] for stop in stops)
-        if not stopped and not _SEMICOLON.search(text) and not _NEW_CLAUSE.search(text):
+        if cue.end <= start:
+            near = cue.reach in ("forward", "both") and len(text) <= _REACH
+            if near and not _SEMICOLON.search(text) and not _NEW_CLAUSE.search(text):
+                own = cue.meaning == "absent" and _is_own(sentence, text, end)
+                if not own and not (cue.meaning == "prior" and _ENDED_SIZE.search(text)):
+                    yield cue.meaning
+            elif cue.meaning == "absent" and (head := _list_head(sentence, cue)):
+                rest = sentence[head:start] if head <= start else ":"
+                if not _LIST_END.search(rest) and not _NEW_CLAUSE.search(rest):
+                    yield cue.meaning
+        elif cue.reach in ("backward", "both") and _reaches_back(text):
             yield cue.meaning
+
+
+def _is_own(sentence: str, between: str, end: int) -> bool:
+    """Whether what follows a denied thing is told as a thing of its own."""
+    own = _OWN_THING.search(between)
+    if not own:
+        return False
+    return bool(_MEASURED.search(own.group()) or _IS_THERE.match(sentence, end))
+
+
+def _reaches_back(between: str) -> bool:
+    """Whether a cue after a thing is about it: "masses, cysts and stones are all absent"."""
+    if _SEMICOLON.search(between):
+        return False
+    copula = _COPULA.search(between)
+    lead = between[: copula.start()] if copula else between
+    if copula and re.search(rf"\b{_VERB}\b", lead):
+        return not _NEW_CLAUSE.search(between)
+    if "," in lead and not _JOINED.search(lead):
+        return not (copula or _NEW_CLAUSE.search(between))
+    return not _NEW_CLAUSE.search(lead)
+
+
+def _list_head(sentence: str, cue: Cue) -> int | None:
+    """Return where the list of a denying phrase begins: after "not seen:", "absent are"."""
+    first = not any(map(str.isalnum, sentence[: cue.start]))
+    answers = _normal(sentence[cue.start : cue.end]) in _ANSWERS
+    if first or not answers or sentence.startswith(" of ", cue.end):
+        if head := _LIST_HEAD.match(sentence, cue.end):
+            return head.end()
+        before = sentence[: cue.start].rstrip().endswith(("but", "and", ",", ":", "aber"))
+        if (first or before) and (head := _LIST_VERB.match(sentence, cue.end)):
+            return head.end()
+    return None
+
+
+def opens_list(sentence: str) -> Literal["", "headed", "begun"]:
+    """Say how a sentence ends within a list of what is not there, which the next may go on with.
+
+    Returns:
+        `headed` where the list has a head, "not seen: a, b;", `begun` where it may be over:
+        "no a, b;", or an empty text where there is no list.
+    """
+    begun: Literal["", "begun"] = ""
+    for cue in find_cues(sentence):
+        if cue.meaning == "stop":
+            begun = ""
+        if cue.meaning != "absent":
+            continue
+        if cue.reach != "backward" and _OPEN_END.match(sentence, cue.end):
+            return "headed"
+        head = _list_head(sentence, cue)
+        if head and not _NO_ITEM.search(sentence, head):
+            return "headed"
+        if cue.reach != "backward" and not _NO_ITEM.search(sentence, cue.end):
+            begun = "begun"
+    return begun
+
+
+def goes_on(sentence: str, begun: str) -> bool:
+    """Whether a sentence may be an item of a list: it says nothing of its own.
+
+    Args:
+        sentence: after the one that ended within a list.
+        begun: how that ended; without a head, only what `or` joins goes on with the list.
+    """
+    if not begun or (begun == "begun" and not _ALTERNATIVE.search(sentence)):
+        return False
+    stops = any(cue.meaning == "stop" for cue in find_cues(sentence))
+    return not stops and not _NO_ITEM.search(sentence)
+
+
+def cue_phrases() -> Iterable[str]:
+    """Return the cue phrases in small letters."""
+    return _lexicon()[1]
 
 
 def _normal(phrase: str) -> str:
@@ -124,7 +244,8 @@ def _lexicon() -> tuple[re.Pattern[str], dict[str, tuple[str, str]]]:
     for line in text.splitlines():
         if line and not line.startswith("#"):
             phrase, meaning, reach = line.split("\t")
-            meanings[phrase] = meaning, reach
+            for form in _forms(phrase):
+                meanings.setdefault(form, (meaning, reach))
     # Chinese parts no words by spaces.
     edges = {True: ("", ""), False: (r"(?<!\w)", r"(?![\w-])")}
     patterns = [
@@ -133,6 +254,16 @@ def _lexicon() -> tuple[re.Pattern[str], dict[str, tuple[str, str]]]:
         if (phrases := [phrase for phrase in meanings if (phrase[0] >= "\u3400") is chinese])
     ]
     return re.compile("|".join(patterns), re.IGNORECASE), meanings
+
+
+def _forms(phrase: str) -> Iterator[str]:
+    """Yield a phrase and its contractions, with the apostrophe and without: "isn't", "isnt"."""
+    yield phrase
+    contracted = re.sub(r"\bcan(?:not| not)\b", "can't", phrase)
+    contracted = re.sub(
+        r"\b(is|are|was|were|do|does|did|has|have|had|could) not\b", r"\1n't", contracted
+    )
+    yield from {contracted, contracted.replace("n't", "nt")} - {phrase}
 
 
 def _prefix_tree(phrases: list[str]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 _ORGAN = (
     r"(?:stomach|spleen|liver|pancreas|duodenum|colon|bladder|urinary bladder|prostate|uterus|"
     r"aorta|trachea|bronchus|diaphragm|kidney|left kidney|adrenal|small bowel|small intestine|"
-    r"jejunum|abdominal wall|pericardium|pleura|lung|vertebra\w*|vagina|transverse colon|"
+    r"jejunum|abdominal wall|pericardium|pleura|zwerchfell|pankreas|kolon|niere|prostata|"
+    r"bauchwand|lung|vertebra\w*|vagina|transverse colon|"
     r"mesocolon|seminal vesicles?|heart|left atrium|milz|leber|magen|harnblase)"
 )
 _FAT = (
@@ -18,17 +19,25 @@ _FAT = (
 _INTO = (
     r"(?:in(?:to|vad\w+|filtrat\w+|volv\w+|vasion of|vasion into|filtration of)|exten\w+ (?:in)?to|"
     r"extension (?:in)?to|reach\w*(?: into)?|grow\w* (?:in)?to|growth into|spread\w* into|"
-    r"penetrat\w+(?: into)?|breach\w*(?: into)?|infiltriert|wächst in|breaks? (?:through )?into|"
+    r"penetrat\w+(?: into)?|breach\w*(?: into)?|infiltriert|invadiert|wächst in|bricht in|"
+    r"dringt in|erreicht|durchbricht|penetriert|reicht (?:bis )?(?:an|in)|"
+    r"breaks? (?:through )?into|"
     r"protrud\w+ into|pass\w* into)"
 )
 _THE = (
-    r"(?:\s+(?:the|its|of|around|into|das|die|den|adjacent|neighbou?ring|surrounding|nearby|outer|"
+    r"(?:\s+(?:the|its|of|around|into|an?|one|das|die|den|dem|der|ein\w*|umgebende\w*|"
+    r"angrenzende\w*|"
+    r"umliegende\w*|benachbarte\w*|peri\w+(?:ische|kale)\w*|adjacent|neighbou?ring|surrounding|"
+    r"nearby|outer|"
     r"perigastric|pericolic))*\s+"
 )
 _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("neighbour", re.compile(
         rf"\b{_INTO}{_THE}(?:{_ORGAN}|(?:neighbou?ring |adjacent |another |other |nearby |"
-        r"surrounding )(?:organs?|structures?|viscera|viscus)|neighbou?r\w*|nachbarorgane?)\b|"
+        r"surrounding )(?:organs?|structures?|viscera|viscus)|neighbou?r\w*|nachbar\w+|organe?n?|"
+        r"(?:organ|structure)s? (?:next|adjacent|beside|"
+        r"close|near)\b)\b|\bnachbarorgane?n? (?:ist |sind |wird |werden )?(?:infiltriert|"
+        r"invadiert)|"
         r"\b(?:invasion|infiltration|involvement) of" + _THE
         + rf"(?:{_ORGAN}|(?:neighbou?ring|adjacent|another|other|nearby) (?:organ|structure)s?)\b|"
         r"\binto (?:a |an )?(?:neighbou?ring|adjacent|another|other) organ|"
@@ -51,9 +60,30 @@ _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         r"extension|infiltration|invasion|spread)|"
         + rf"\b{_FAT} (?:is|are) (?:invaded|infiltrated|involved|reached)|"
         r"\bsubserosa\w*|\bperi\w+ fat (?:invasion|infiltration|involvement|extension)|"
-        r"\bwandüberschreitend|\binfiltration (?:des|in das) (?:\w+ )?fettgewebes?|"
+        r"\bwandüberschreitend\w*|\büberschreitet (?:die |das )?\w*(?:wand|muskularis|"
+        r"muscularis)(?! nicht|\w* nicht)|"
+        r"\b\binfiltration (?:des|in das) (?:\w+ )?fettgewebes?|"
         r"fettgewebsinfiltration")),
     ("inner wall", re.compile(
+        r"\b(?:not|no|without|nor|never|nicht|ohne)\b[^.;]{0,40}?\b(?:beyond|past|pass\w*|"
+        r"cross\w*|through|breach\w*|"
+        r"outside|exceed\w*|transgress\w*|leav\w+)(?:\s+(?:the|its|of|"
+        r"extension))*\s+(?:sub)?mucosa\w*|"
+        r"\b(?:not|no|without|nor|never|nicht|ohne)\b[^.;]{0,30}?\b(?:reach\w*|involv\w+(?: of)?|"
+        r"invad\w+|"
+        r"invasion of|touch\w*|enter\w*|infiltrat\w+(?: of)?)(?:\s+(?:the|its|"
+        r"of))*\s+(?:muscularis|muscle layer|"
+        r"muscle coat|muscular layer|muskularis)|"
+        r"\b(?:muscularis(?: propria)?|muscle layer|muscle coat|muskularis) (?:(?:is|remains|"
+        r"appears|ist) )?(?:intact|spared|"
+        r"preserved|free|uninvolved|not (?:involved|invaded|reached|infiltrated|affected)|intakt|"
+        r"frei|nicht (?:erreicht|"
+        r"infiltriert|befallen))|"
+        r"\bonly (?:the )?(?:sub)?mucosa\w*|\b(?:above|superficial to) (?:the )?(?:muscularis|"
+        r"muscle layer)|"
+        r"\b(?:sub)?muk?cosa\w* (?:nicht|not) (?:\w+ )?(?:überschr\w+|passed|crossed|breached|"
+        r"exceeded)|"
+        r"\bauf (?:die )?(?:innere\w*|(?:sub)?mu[kc]osa\w*)\b[^.;]{0,30}(?:beschränkt|begrenzt)|"
         r"\b(?:confined to|limited to|within|restricted to|in|involv\w+|invad\w+|"
         r"infiltrat\w+(?: into)?|"
         r"exten\w+ (?:in)?to|stays? (?:with)?in|keeps? to|contained (?:with)?in|beschränkt auf|"
@@ -64,6 +94,14 @@ _DEPTHS: tuple[tuple[str, re.Pattern[str]], ...] = (
         r"(?:sub)?mucosa\w*|mucosal layer|superficial (?:wall )?layers?|inner half)\b|"
         r"\b(?:intramucosal|submucosal invasion|superficial (?:wall )?involvement)\b")),
     ("wall", re.compile(
+        r"\b(?:auf die|innerhalb der|in der) \w*wand (?:beschränkt|begrenzt|gelegen)|"
+        r"\bbeschränkt (?:sich )?auf die \w*wand|\bbleibt (?:in|innerhalb) der \w*wand|"
+        r"\büberschreitet (?:die |das )?(?:\w*wand|muskularis|muscularis)(?:grenze)? nicht|"
+        r"\b(?:nicht|ohne) (?:\w+ )?(?:wandüberschr\w+|transmural\w*)|"
+        r"\bohne überschreitung der \w*wand|"
+        r"\b(?:muscularis(?: propria)?|muscle layer|\w*wall) (?:is |are )?not (?:breached|"
+        r"crossed|passed|penetrated|exceeded|"
+        r"transgressed)|"
         r"\b(?:confined to|limited to|within|restricted to|keep\w* to|stays? (?:with)?in|remains? "
         r"(?:with)?in|contained (?:with)?in|respects?|held by|beschränkt auf|invad\w+|"
         r"infiltrat\w+(?: into)?|exten\w+ (?:in)?to|into)"

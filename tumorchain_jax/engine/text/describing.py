@@ -10,11 +10,12 @@ from tumorchain_jax.engine.text.depth import find_depths
 from tumorchain_jax.engine.text.judgement import judge
 from tumorchain_jax.engine.text.lesions import Lesion
 from tumorchain_jax.engine.text.linking import find_carrier, find_target, leads_to
-from tumorchain_jax.engine.text.notes import Mention, Notes
+from tumorchain_jax.engine.text.notes import OTHERS, Mention, Notes
 from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.sizes import Size, find_sizes
 from tumorchain_jax.engine.text.tables import count_in
+from tumorchain_jax.engine.text.vocabulary import Term
 
 _NUMBER_OF = re.compile(r"\W*(?:number|no\.|count|anzahl)\b")
 _HOLLOW = frozenset({"stomach", "colon", "esophagus"})
@@ -69,6 +70,8 @@ def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
     current = [size for size in sizes if not size.prior]
     for size in sizes:
         measure = size.measure
+        if _of_sign(notes, setting, size, signs, mentions):
+            continue
         target = find_target(notes, setting, measure.start, measure.end, mentions)
         if target is None or target[1].polarity == "absent":
             continue
@@ -115,6 +118,26 @@ def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
             setting, "size", f"{measure.mm:g}", measure.start, measure.end, context,
             lesion.place, lesion, unit="mm",
         )  # fmt: skip
+
+
+def _of_sign(
+    notes: Notes, setting: Setting, size: Size, signs: Sequence[Term], mentions: Sequence[Mention]
+) -> bool:
+    """Whether a size is that of a sign; that of calcified vessels is kept."""
+    if mentions or size.prior or not signs:
+        return False
+    before = [sign for sign in signs if sign.end <= size.measure.start]
+    sign = before[-1] if before else signs[0]
+    if sign.value in OTHERS - {"ductal dilatation", "wall thickening"}:
+        return False
+    context = judge(setting, sign.start, sign.end)
+    if sign.value == "vascular calcification" and context and context.polarity == "present":
+        place, measure = Place(sign.entries[0].organ), size.measure
+        notes.draft(
+            setting, "size", f"{measure.mm:g}", measure.start, measure.end, context, place, None,
+            unit="mm",
+        )  # fmt: skip
+    return True
 
 
 def _part_of_size(

@@ -16,7 +16,8 @@ _ANSWER = re.compile(
     r"(?P<no>(?:no|none|nil|absent|negative|neg|not|without|normal|unremarkable|clear|0|nein|"
     r"keine?[rns]?|nicht|unauffällig|ohne|n/?a|n\.a\.?|无|未见)(?![\w])|-{1,3}(?=[^\S\n]*(?:$|\||\n)))"
 )
-_YES = re.compile(r"\b(?:yes|present|positive|ja|vorhanden)\b|\[x\]|\u2611|\u2612|\(x\)")
+_LISTED = re.compile(r"[\s,/&]*(?:(?:and|or|nor|und|oder)\s+)?")
+_LISTED_PLACE = re.compile(r"\s+(?:of|in|within|der|des|im)\s+(?:the\s+)?")
 _UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _NOWHERE = re.compile(
@@ -62,11 +63,11 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     context = read_context(setting.words, start - begin, end - begin)
     if _TICKED.search(before):
         context = replace(context, polarity="present")
-    if _DENIES_ITSELF.search(text, start, end):
+    if setting.denied or _DENIES_ITSELF.search(text, start, end):
         context = replace(context, polarity="absent")
     if _NOWHERE.match(setting.words):
         context = replace(context, polarity="absent")
-    answer = _ANSWER.match(text, end, setting.sentence.end)
+    answer = _ANSWER.match(text, _list_end(setting, end), setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
         context = replace(context, polarity="absent")
     if _ASKED.search(before) and context.polarity == "present":
@@ -80,6 +81,17 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     return _in_time(setting, context)
 
 
+def _list_end(setting: Setting, end: int) -> int:
+    """Return where the list ends that goes on after a thing: "masses, cysts and stones: none"."""
+    for term in setting.terms:
+        if term.start >= end:
+            among = _LISTED_PLACE if term.kind in ("organ", "part", "weak part") else _LISTED
+            if not among.fullmatch(setting.text, end, term.start):
+                break
+            end = term.end
+    return end
+
+
 def _says_more(answer: str) -> bool:
     """Whether what begins like a `no` goes on to say something: "not enlarged, 2 cm mass"."""
     return bool(re.match(r"(?:no change|not changed|normal size|0[.,]\d|0 ?x|unchanged)", answer))
@@ -90,7 +102,7 @@ def _in_time(setting: Setting, context: Context) -> Context:
     if setting.section == "history" and context.time == "current":
         asked = "?" in words or _QUESTION.search(words)
         return replace(context, time="hypothetical" if asked else "prior")
-    if setting.section in ("comparison",):
+    if setting.section in ("comparison", "previous"):
         return replace(context, time="prior")
     if context.time == "prior":
         if _GONE.search(words):

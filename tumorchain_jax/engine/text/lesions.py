@@ -10,6 +10,10 @@ GENERIC = frozenset({"mass", "tumour", ""})
 """Words that may stand for a lesion that is named more exactly elsewhere."""
 
 
+_NO_MASS = frozenset({"diverticulum", "gallstone", "kidney stone", "infarct", "accessory spleen"})
+"""Findings that nobody calls a mass."""
+
+
 @dataclass(eq=False)
 class Lesion:
     """A lesion as the report tells of it.
@@ -21,6 +25,7 @@ class Lesion:
         sizes: in mm, of the sentence that names it.
         concluded: it was first named in the impression.
         suspected: the report is not sure that it is there.
+        listed: it is one of several that were told of first as a number.
     """
 
     place: Place
@@ -29,6 +34,7 @@ class Lesion:
     sizes: list[float] = field(default_factory=list)
     concluded: bool = False
     suspected: bool = False
+    listed: bool = False
 
 
 class Lesions:
@@ -76,6 +82,25 @@ class Lesions:
                 return lesion if value in GENERIC and not lesion.several else None
         return None
 
+    def claim(self, place: Place, value: str) -> Lesion | None:
+        """Return the lesion that stands for several of an organ, of which one is told of now.
+
+        "There are two masses in the liver. A 3 cm mass in segment VI ..."
+        """
+        for lesion in self.all:
+            bare = lesion.several and not lesion.sizes and not lesion.place.part
+            if bare and lesion.place.organ == place.organ and _may_be(lesion.value, value):
+                lesion.several, lesion.listed = False, True
+                return lesion
+        return None
+
+    def alike(self, organ: str, value: str) -> list[Lesion]:
+        """Return the single lesions of an organ that a name may mean."""
+        return [
+            x for x in self.all
+            if x.place.organ == organ and _may_be(x.value, value) and not x.several
+        ]  # fmt: skip
+
     def match(self, place: Place, value: str, sizes: list[float], later: bool) -> Lesion | None:
         """Return the lesion that a later mention of this place and name means, if any.
 
@@ -106,6 +131,8 @@ def are_compatible(part: str, other: str) -> bool:
 
 
 def _may_be(value: str, other: str) -> bool:
+    if {value, other} & _NO_MASS:
+        return value == other
     return value == other or value in GENERIC or other in GENERIC
 
 

@@ -35,9 +35,11 @@ def find_target(
         if not carrier.lesions and carrier.context.polarity == "present":
             return ([], carrier.context) if carrier.context.time == "prior" else None
         return _at_place(notes, setting, start, carrier), carrier.context
-    last = notes.told_last() if setting.section not in ("history", "comparison") else None
+    past = setting.section in ("history", "comparison", "previous")
+    last = None if past else notes.told_last()
     if last is None:
         return None
+    last = _next_of_several(notes, setting, last, start)
     if _ALL.match(setting.words) and last in notes.group:
         return notes.group, Context()
     named = [
@@ -58,6 +60,27 @@ def find_target(
     ):
         return None
     return [last], Context()
+
+
+def _next_of_several(notes: Notes, setting: Setting, last: Lesion, start: int) -> Lesion:
+    """Return the lesion that a sentence without a noun tells of: "One is in the cecum, 4 cm"."""
+    parts = [x for x in setting.loci if x.places[0].part and not x.beside]
+    if len(parts) != 1 or parts[0].places[0].organ != last.place.organ or parts[0].start > start:
+        return last
+    place, locus = parts[0].places[0], parts[0]
+    if last.several and not last.place.part and not last.sizes:
+        last.several, last.listed, last.place = False, True, place
+        return last
+    if not last.listed or place == last.place:
+        return last
+    if not last.place.part and not last.sizes:
+        last.place = place
+        return last
+    lesion = notes.lesions.add(Lesion(place, last.value, listed=True))
+    notes.draft(
+        setting, "finding", last.value or "mass", locus.start, locus.end, Context(), place, lesion
+    )
+    return lesion
 
 
 def _at_place(notes: Notes, setting: Setting, start: int, carrier: Mention) -> list[Lesion]:

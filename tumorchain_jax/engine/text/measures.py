@@ -25,12 +25,14 @@ _MEASURE = re.compile(
     rf"(?!{_LETTER}|[ \t]?[/%])"
 )
 _RANGE = re.compile(
-    rf"{_BEGIN}({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-|to|bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
+    rf"{_BEGIN}({_NUMBER})[ \t]?({_UNIT})?[ \t]?(?:-{{1,2}}>|=>|\u2192|-|to|"
+    rf"bis)[ \t]?({_NUMBER})[ \t-]{{0,2}}({_UNIT})"
     rf"(?!{_LETTER})"
 )
 _ONE = re.compile(rf"({_NUMBER})(?:[ \t-]{{0,2}}({_UNIT}))?")
 _PARTS = re.compile(_SIZE)
 _CHANGE = re.compile(r"(?<!rang)(?<!ranging)(?<!sizes)(?<!vary)(?<!varying) (?:from|von)\s$")
+_BY = re.compile(r"\b(?:by|um)\s$")
 _UNIT_WORD = re.compile(_UNIT)
 # A number after these is a name: "segment 7, 3 cm".
 _LABEL = re.compile(
@@ -89,7 +91,11 @@ def find_measures(text: str, start: int, end: int, unit: str = "") -> list[Measu
     for match in _RANGE.finditer(text, start, end):
         mm = _mm(match[3], match[4])
         low = _mm(match[1], match[2] or match[4])
-        if _CHANGE.search(text, max(start, match.start() - 16), match.start()):
+        lead = max(start, match.start() - 16), match.start()
+        if _BY.search(text, *lead):
+            continue
+        arrow = text[match.start() : match.end()].find(">") > 0 or "\u2192" in match.group()
+        if arrow or _CHANGE.search(text, *lead):
             # "Grown from 3 to 4 cm": two sizes, one of an earlier time.
             found.append(Measure(low, match.start(), match.end(2) if match[2] else match.end(1)))
             found.append(Measure(mm, match.start(3), match.end()))

@@ -20,7 +20,8 @@ _SPECIFIC_IMPRESSION = {
 }
 _MEANS = re.compile(
     r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
-    r"suspicion (?:of|for)|concern\w* for|worrisome for|likely|probabl\w+|indicat\w+|represent\w*|"
+    r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|"
+    r"probabl\w+|indicat\w+|represent\w*|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
     r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
@@ -47,6 +48,12 @@ _NEEDS_PLACE = re.compile(
     r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
     r"cancers?|squamous (?:cell )?(?:carcinoma|cancer)s?|nets?"
 )
+_FURTHER = re.compile(
+    r"\b(?:other|further|additional|second|another|more|weitere\w*|sonstige\w*|extra\w+|"
+    r"recurrent|residual|new)\b"
+    r"(?: \w+){0,3} ?$"
+)
+_ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 
 
@@ -54,15 +61,20 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     """Draft the lesions, impressions and nodes of a sentence; return how it names them."""
     carriers = [term for term in setting.terms if term.kind in (*CARRIERS, "state")]
     spans = [(term.start, term.end) for term in carriers]
+    signs = [(term.start, term.end) for term in setting.terms if term.kind == "sign"]
     mentions: list[Mention] = []
     for term in carriers:
         context = judge(setting, term.start, term.end)
         if context is None or not context.patient:
             continue
         others = [span for span in spans if span != (term.start, term.end)]
+        if context.polarity == "absent":
+            others = sorted(others + signs)
         if term.kind in NODES:
             read_node(notes, setting, term, context, others)
             mentions.append(Mention(term, context, []))
+            continue
+        if context.polarity == "absent" and _is_rest(notes, setting, term):
             continue
         listed = context.polarity == "absent"
         own = locate(notes.text, term.start, term.end, setting.loci, others, listed=listed)
@@ -71,6 +83,14 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     if group := [lesion for mention in mentions for lesion in mention.lesions]:
         notes.group = group
     return mentions
+
+
+def _is_rest(notes: Notes, setting: Setting, term: Term) -> bool:
+    """Whether what is denied is only further things: "no other lesion", "no tumour elsewhere"."""
+    start, end = setting.sentence.start, setting.sentence.end
+    before = notes.text[max(start, term.start - 40) : term.start]
+    after = notes.text[term.end : min(end, term.end + 40)]
+    return bool(_FURTHER.search(before) or _ELSEWHERE.match(after))
 
 
 def _name(
@@ -202,8 +222,8 @@ def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tu
     """Return the place of the heading, or of the sentence before."""
     if term.value == "metastasis" and context.polarity == "absent":
         return ()
-    if notes.heading:
-        return notes.heading
+    if notes.heading or setting.denied:
+        return notes.heading or notes.near
     if context.polarity == "absent" or context.time != "current":
         return ()
     last = notes.lesions.last
@@ -247,6 +267,13 @@ def _find(
                 known = last
     if known is None and not term.plural and not _NEW.search(before):
         known = notes.lesions.only_named(place, value)
+    if known is None and term.plural and not sizes and not place.part:
+        told = notes.lesions.alike(place.organ, value)
+        if len(told) > 1:
+            notes.lesions.last = told[0]
+            return told[0]
+    if known is None and not term.plural and not later:
+        known = notes.lesions.claim(place, value)
     if known and (known.several == term.plural or later or term.plural is False):
         notes.lesions.last = known
         if place.part and not known.place.part and known.place.organ == place.organ:

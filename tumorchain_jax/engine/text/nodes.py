@@ -23,6 +23,11 @@ _NORMAL_NODE = re.compile(
     r"subcentimet\w+|sub-centimet\w+|reactive|benign|not pathological\w*|unauffällig\w*|"
     r"nicht vergrößert\w*|small|negative|within normal|uninvolved)\b"
 )
+_STATION = re.compile(
+    r"\b(?:retroperitoneal\w*|mediastinal\w*|inguinal\w*|pelvic|iliac\w*|axillary|distant|other|"
+    r"further|cervical|"
+    r"hilar|para-?aortic|interaortocaval|retrocrural|supraclavicular|weitere\w*)\b(?: \w+){0,3} ?$"
+)
 _NAMES_DISEASE = re.compile(
     r"adenopath|metasta|disease|involvement|mass|enlargement|spread|deposit"
 )
@@ -72,6 +77,9 @@ def read_node(
     normal = _NORMAL_NODE.search(clause) and not _ENLARGED.search(_NORMAL_NODE.sub(" ", clause))
     named = notes.text[term.start : term.end]
     is_told = _ENLARGED.search(clause) or sizes or told or _NAMES_DISEASE.search(named)
+    station = _STATION.search(notes.text, max(sentence.start, term.start - 40), term.start)
+    if context.polarity == "absent" and place is None and station:
+        return
     if told and told[0] == 0:
         context = replace(context, polarity="absent")
     if context.polarity == "present" and normal:

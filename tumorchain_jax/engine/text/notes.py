@@ -1,7 +1,7 @@
 """What was read of a report so far, and what the next sentence may lean on."""
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
@@ -84,6 +84,7 @@ class Notes:
         columns, cells: of the table that the sentence is a row of.
         pending: a place of which only a key told, and where; what follows is about a lesion there.
         group: lesions of the last sentence that named any.
+        denying: how the last sentence ended within a list of what is not there (`opens_list`).
     """
 
     def __init__(self, wording: Wording, text: str, kind: SourceKind):
@@ -103,6 +104,7 @@ class Notes:
         self.columns: tuple[str, ...] = ()
         self.cells: list[Cell] = []
         self.pending: tuple[Place, Setting, int, int] | None = None
+        self.denying = ""
 
     def source(self, section: SectionKind) -> SourceKind:
         """Return the kind of source of what a section says."""
@@ -123,6 +125,8 @@ class Notes:
     ) -> None:
         """Keep what the characters `start` to `end` say; see `Draft`."""
         kind = self.source(setting.section)
+        if setting.section in ("comparison", "previous"):
+            context = replace(context, time="prior")
         self.drafts.append(
             Draft(attribute, value, start, end, context, place, lesion, unit, kind, about)
         )

@@ -10,7 +10,8 @@ from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.setting import Setting
 
 _AGE = re.compile(
-    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?)(?:[\s-]*(?:old|"
+    r"(?<![\w.,])(?P<age>\d{1,3})(?:[\s-]*(?:years?|yrs?|y\.?o\.?|y/o|yo|jahre?|y(?![a-z/]|"
+    r"\s*/?\s*[mf]\b))(?:[\s-]*(?:old|"
     r"alt))?|"
     r"[\s-]*(?P<initial>y(?=\s*/?\s*[mf]\b)|(?=[mf]\b)|-?jährige[rn]?))(?![a-z])|"
     r"\bage[d]?[\s:=]{1,3}(?P<keyed>\d{1,3})\b|\balter\s*[:=]\s*(?P<alter>\d{1,3})\b|"
@@ -19,7 +20,12 @@ _AGE = re.compile(
 _SEX = re.compile(
     r"\b(?:sex|gender|geschlecht)\s*[:=]\s*(?P<key>female|male|f|m|w|weiblich|männlich)\b|"
     r"\b(?P<female>wom[ae]n|female|lady|mrs|ms|frau|patientin|weiblich)\b|"
-    r"\b(?P<male>m[ae]n|male|gentleman|mr|herr|männlich)\b|"
+    r"\b(?P<male>m[ae]n|male|gentleman|mr|herrn?|männlich\w*|patienten)\b|"
+    r"\b\d{1,3}[\s-]*jährige(?P<ending>[rnms]?)\b(?:\s+(?P<noun>patientin|frau|patienten?|mann|"
+    r"herrn?))?|"
+    r"\b\d{1,3}\s+jahre\s+alte(?P<old>[rns]?)\b(?:\s+(?P<who>patientin|frau|patienten?|mann|"
+    r"herrn?))?|"
+    r"\b(?P<first>[mfw])\s?[,/]?\s?\d{1,3}\s?-?(?:y|j)\w*\b|"
     r"\b\d{1,3}[\s-]*(?:y(?:/?o|rs?|ears?)?(?:[\s-]*old)?[\s,/]*)?(?P<letter>[mfw])\b(?!\s*\d)"
 )
 
@@ -80,8 +86,21 @@ def find_sex(text: str, start: int, end: int) -> tuple[str, int, int] | None:
     match = _SEX.search(text, start, end)
     if not match:
         return None
-    name = next(n for n in ("key", "female", "male", "letter") if match[n])
+    if match["ending"] is not None or match["old"] is not None:
+        return _german_sex(match)
+    name = next(n for n in ("key", "female", "male", "first", "letter") if match[n])
     word = match[name]
     if name in ("female", "male"):
         return name, *match.span(name)
     return "female" if word[0] in "fw" else "male", *match.span(name)
+
+
+def _german_sex(match: re.Match[str]) -> tuple[str, int, int] | None:
+    """Read the sex from the noun or the ending: "64-jähriger Patient", "71 Jahre alte Frau"."""
+    noun = match["noun"] or match["who"]
+    ending = match["ending"] if match["ending"] is not None else match["old"]
+    if noun:
+        return "female" if noun in ("patientin", "frau") else "male", *match.span()
+    if ending in ("r", "s"):
+        return "male", *match.span()
+    return ("female", *match.span()) if ending == "" else None

@@ -44,6 +44,7 @@ _JOIN = re.compile(
     r"[\s,/()&+-]*(?:(?:and|or|nor|as well as|plus|und|oder|sowie)\b\s*(?:also |in |of |to |"
     r"within )?)?(?:(?:the|both|in|of|its|der|die|das|den|dem|im)\s+)*[\s(]*"
 )
+_LIST_JOIN = re.compile(r"[\s,/]*(?:(?:and|or|nor|und|oder|no|noch)\s+)*(?:\w+\s+){0,2}")
 _AND = re.compile(r"\b(?:and|or|nor|as well as|plus|und|oder|sowie)\b|&|\+")
 _BREAK = re.compile(r";|\.\s|\bbut\b|\bwhile\b|\bwhereas\b|\bhowever\b|\baber\b|\bjedoch\b")
 LOCATING = ("organ", "part", "weak part", "nodal organ")
@@ -213,9 +214,12 @@ def _leads(text: str, first: Locus, second: Locus) -> bool:
 
 def _is_blocked(text: str, end: int, start: int, others: Sequence[tuple[int, int]]) -> bool:
     """Whether another thing stands between and is not merely joined by `and` or a comma."""
-    between = [span for span in others if end <= span[0] and span[1] <= start]
-    return any(not re.fullmatch(r"[\s,/]*(?:(?:and|or|nor|und|oder)\s+)?(?:\w+\s+){0,2}",
-                                text[end : span[0]]) for span in between)  # fmt: skip
+    for span in sorted(others):
+        if end <= span[0] and span[1] <= start:
+            if not _LIST_JOIN.fullmatch(text, end, span[0]):
+                return True
+            end = span[1]
+    return False
 
 
 def _with_joined(

@@ -2,14 +2,17 @@
 
 import bisect
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tumorchain_jax.engine.case import Document
 from tumorchain_jax.engine.facts import Fact, Source
-from tumorchain_jax.engine.text.context import Context
+from tumorchain_jax.engine.text.boxes import fill_in
+from tumorchain_jax.engine.text.context import Context, goes_on, opens_list
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
-from tumorchain_jax.engine.text.instructions import find_instructions
+from tumorchain_jax.engine.text.instructions import find_instructions, joined
+from tumorchain_jax.engine.text.markup import take_off
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
@@ -24,10 +27,12 @@ from tumorchain_jax.engine.text.vocabulary import Term, find_terms
 from tumorchain_jax.engine.text.wording import Wording
 
 _SILENT: frozenset[SectionKind] = frozenset({"technique", "advice"})
-_PAST = frozenset({"history", "comparison"})
+_PAST = frozenset({"history", "comparison", "previous"})
 _FURTHER = re.compile(
     r"\b(?:other|further|additional|second|new|another|residual|recurrent|more|weitere\w*)\b"
 )
+# Between two items of a list: a semicolon, or the end of a line.
+_LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
 _NO_TUMOUR = re.compile(
     r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
     r"|none|never|neither|nor)\b|无|未见"
@@ -45,8 +50,10 @@ class Reader:
         """Read the document of a case."""
         self._document, self._case = document, case
         self._wording = Wording(document.text, corrections(document.text))
-        self._foreign = find_instructions(self._wording.text)
-        text = self._without_foreign()
+        orders = find_instructions(self._wording.text)
+        text, hidden = take_off(_blanked(self._wording.text, orders))
+        self._foreign = joined([*orders, *hidden])
+        text, open_choices = fill_in(text)
         self.notes = Notes(self._wording, text, document.kind)
         self._cased = self._wording.cased
         if not any(map(str.islower, document.text)):
@@ -54,6 +61,7 @@ class Reader:
         for start, end in self._foreign:
             span = self._wording.original_span(start, end)
             self.notes.slips.append(("instruction", *span))
+        self._blank = joined([*self._foreign, *open_choices])
         self._sections = split_sections(text)
         self._stages = self._read_stages()
         for section in self._sections:
@@ -68,19 +76,9 @@ class Reader:
         made += [self._fact(draft, main, numbers, tumorous) for draft in self._stages]
         return sorted(dict.fromkeys(made), key=lambda f: (f.source.start, f.source.end))
 
-    def _without_foreign(self) -> str:
-        """Blank out what addresses a program."""
-        text = self._wording.text
-        pieces: list[str] = []
-        done = 0
-        for start, end in self._foreign:
-            pieces += text[done:start], " " * (end - start)
-            done = end
-        return "".join(pieces) + text[done:]
-
-    def _is_foreign(self, start: int, end: int) -> bool:
-        k = bisect.bisect_left(self._foreign, (end, 0)) - 1
-        return k >= 0 and self._foreign[k][1] > start
+    def _is_blank(self, start: int, end: int) -> bool:
+        k = bisect.bisect_left(self._blank, (end, 0)) - 1
+        return k >= 0 and self._blank[k][1] > start
 
     def _kind(self, section: Section) -> SectionKind:
         if self._document.kind == "pathology" and section.kind not in ("history", "advice"):
@@ -93,9 +91,13 @@ class Reader:
             return
         self.notes.begin_section()
         span = section.start, section.end
+        last = section.start
         for sentence in split_sentences(self.notes.text, *span, self._cased):
+            if not _LIST_GAP.fullmatch(self.notes.text, max(last - 1, 0), sentence.start):
+                self.notes.denying = ""
+            last = sentence.end
             found = find_terms(self._wording, sentence.start, sentence.end)
-            terms = [term for term in found if not self._is_foreign(term.start, term.end)]
+            terms = [term for term in found if not self._is_blank(term.start, term.end)]
             self.notes.terms += terms
             self._read_sentence(sentence, kind, tuple(terms))
 
@@ -109,7 +111,10 @@ class Reader:
         if notes.lesions.last:
             near.append(notes.lesions.last.place.organ)
         loci = find_loci(notes.text, sentence.start, terms, near)
-        setting = Setting(notes.text, sentence, kind, terms, tuple(loci))
+        words = notes.text[sentence.start : sentence.end]
+        denied = goes_on(words, notes.denying)
+        notes.denying = notes.denying if denied else opens_list(words)
+        setting = Setting(notes.text, sentence, kind, terms, tuple(loci), denied)
         read_patient(notes, setting)
         if take_table(notes, setting) or take_heading(notes, setting):
             return
@@ -124,12 +129,12 @@ class Reader:
         """Draft the T, N and M categories; they are read in the report's own letters."""
         back = self._wording.original_span
         spans = [(self._kind(s), *back(s.start, s.end)) for s in self._sections]
-        foreign = [back(*span) for span in self._foreign]
-        text, drafts = self._document.text, []
+        foreign = [back(*span) for span in self._blank]
+        text, drafts = _blanked(self._document.text, foreign), []
         for mention in find_stages(text):
             kind: SectionKind = "open"
             kind = next((k for k, a, b in spans if a <= mention.start < b), kind)
-            if kind in _SILENT or any(a <= mention.start < b for a, b in foreign):
+            if kind in _SILENT:
                 continue
             context = Context(time="prior" if kind in _PAST else "current")
             if text[mention.end : mention.end + 2].strip()[:1] == "?":
@@ -167,3 +172,13 @@ class Reader:
             self._case, place.organ, place.part, number, attribute, value, draft.unit, polarity,
             draft.context.certainty, draft.context.time, source,
         )  # fmt: skip
+
+
+def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text of the same length with blanks at `spans`; line ends stay."""
+    pieces: list[str] = []
+    done = 0
+    for start, end in sorted(spans):
+        pieces += text[done:start], re.sub(r"[^\n]", " ", text[max(start, done) : end])
+        done = max(done, end)
+    return "".join(pieces) + text[done:]

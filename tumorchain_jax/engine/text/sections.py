@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 SectionKind = Literal[
-    "findings", "impression", "pathology", "history", "technique", "comparison", "advice", "open"
+    "findings",
+    "impression",
+    "pathology",
+    "history",
+    "technique",
+    "comparison",
+    "previous",
+    "advice",
+    "open",
 ]
 
 # How reports head their sections, in small letters; German ones after English.
@@ -33,7 +41,8 @@ _NAMES: dict[SectionKind, str] = {
         "(?:clinical |relevant |past |medical |patient )*(?:history|information|details|data|"
         "context|background|indications?|question|notes?|problem)|indications?(?: for (?:exam|"
         "examination|study))?|reason for (?:the )?(?:exam|examination|study|scan|request|referral)|"
-        "clinical(?: indication)?|request|referral|pmh|hx|presenting complaint|history and "
+        "clinical(?: indication)?|request|referral|pmh|hx|cl|ci|ind|req|presenting complaint|"
+        "history and "
         "indication|"
         "klinische (?:angaben|fragestellung|information)|anamnese|fragestellung|indikation|"
         "vorgeschichte|rechtfertigende indikation"
@@ -80,6 +89,45 @@ _HEADING = re.compile(
 )
 
 
+_REST = re.compile(r"[ \t]*\S")
+_FIELD = re.compile(r"[ \t]*[a-z][\w /()-]{1,30}[:=][ \t]*\S[^\n]*$")
+_EARLIER = r"(?:previous|prior|earlier|last|old|former|preceding|historical|outside)"
+_TEXT = r"(?:report|findings|finding|result|text|dictation|note|record|impression)s?"
+_STUDY = r"(?:stud(?:y|ies)|exam(?:ination)?s?|ct|scan|imaging)"
+_REST_OF_NAME = r"(?:[^\n:.;,(]|[.,](?=\s?\d)|\([^()\n]{0,80}\)){0,60}"
+_RULE = r"[=\-_*#~\[(<]{0,12}[ \t]{0,3}"
+# Headings of a text that is taken over from an earlier report; `line`: only the line after it is.
+_PREVIOUS = re.compile(
+    rf"(?:^[ \t>]{{0,12}}|(?<=[.;!?\])] )){_RULE}(?:"
+    r"(?:\w+ ){0,4}?(?:copied|carried|pasted|imported|transferred|quoted|pulled|excerpt|copy|"
+    rf"auto-?populated|brought)(?: (?:forward|over|in|automatically|unchanged))*(?: (?:from|"
+    rf"of)\b{_REST_OF_NAME})?|"
+    rf"(?:(?:from|text of|copy of|findings of|extract of|content of|in) )?(?:the )?{_EARLIER} "
+    rf"(?:(?:ct|radiology|imaging|study|exam|abdominal) )?{_TEXT}\b{_REST_OF_NAME}|"
+    rf"{_TEXT} (?:of|from) (?:the |an |a )?{_EARLIER}\b{_REST_OF_NAME}|"
+    rf"(?P<dated>(?:{_TEXT}|{_STUDY}) (?:of|from|dated|on) {_REST_OF_NAME}\d{{4}}{_REST_OF_NAME})|"
+    rf"previously (?:reported|described|documented|noted|dictated)|"
+    rf"(?P<line>(?:(?:from|in|on) )?(?:the )?{_EARLIER} {_STUDY}\b{_REST_OF_NAME})|"
+    rf"(?:vorbefund|text des vorbefund\w*|befund der voruntersuchung|"
+    rf"aus dem vorbefund)\b{_REST_OF_NAME}"
+    r"|(?P<copy>(?:this|the) (?:\w+ ){1,6}?(?:copied|carried|pasted|taken|quoted|"
+    r"repeated)\b(?: \w+){0,10}(?=\.\s))"
+    r")[ \t]{0,4}(?::[ \t]{0,4}[=\-_*#~\])>]{0,12}|[=\-_*#~\])>]{1,12}[ \t]{0,4}(?=\n|\w)|$|"
+    r"(?<=\w)\.(?=\s(?(copy)|(?!))))",
+    re.MULTILINE,
+)
+_PREVIOUS_END = re.compile(
+    rf"^[ \t]{{0,12}}{_RULE}(?:end of (?:the )?(?:previous|prior|copied|earlier|old|"
+    rf"quoted)\b[^\n]{{0,40}}|"
+    r"end (?:of )?(?:copy|quote|excerpt)[^\n]{0,20}|(?:the )?(?:current|present|today'?s|new|this) "
+    r"(?:study|exam(?:ination)?|report|ct|scan|findings?|imaging)[^\n:]{0,30}(?::|$)|"
+    r"addendum\b[^\n:]{0,20}(?::|$))",
+    re.MULTILINE,
+)
+_PROSE = re.compile(
+    r"\b(?:show\w*|is|are|was|were|measur\w*|had|has|have|no|not|with|which|there|compar\w*|a|an)\b"
+)
+_BRIEF = re.compile(r"(?<![a-z])(?:hx|cl|ci|ind|req)[ \t]*:[ \t]*$")
 # Where no heading says that findings begin, these sections are no longer than a line or a sentence.
 _ENDS: dict[SectionKind, re.Pattern[str]] = {
     "comparison": re.compile(r"(?<=\S)(?:[.;](?=\s)|\n)"),
@@ -108,19 +156,93 @@ def split_sections(text: str) -> list[Section]:
     for begin in _START.finditer(text):
         match = _HEADING.match(text, begin.end())
         if match and not (headings and match.start() < headings[-1][1]):
+            if _is_field(text, match):
+                continue
             headings.append((match.start(), match.end(), _kind(match)))
+    headings = _without_previous(text, headings)
     starts: list[tuple[int, SectionKind]] = [(0, "open"), *((e, k) for _, e, k in headings)]
     ends = [*(start for start, _, _ in headings), len(text)]
     told = any(kind == "findings" for _, _, kind in headings)
     sections = []
     for (start, kind), end in zip(starts, ends, strict=True):
-        stop = None if told else _ENDS.get(kind)
+        brief = kind == "history" and _BRIEF.search(text, max(0, start - 8), start)
+        stop = None if told else _ENDS.get("comparison" if brief else kind)
         cut = stop.search(text, start + 1, end) if stop and text[start:end].strip() else None
         if cut:
             sections += [Section(kind, start, cut.start()), Section("open", cut.start(), end)]
         else:
             sections.append(Section(kind, start, end))
     return [section for section in sections if text[section.start : section.end].strip()]
+
+
+def _without_previous(
+    text: str, headings: list[tuple[int, int, SectionKind]]
+) -> list[tuple[int, int, SectionKind]]:
+    """Take the headings within a text that is copied from an earlier report for its own."""
+    taken = list(headings)
+    for match in _PREVIOUS.finditer(text):
+        if _is_wrapped_prose(text, match):
+            continue
+        before = any(at < match.start() and k in ("findings", "impression") for at, _, k in taken)
+        if match["dated"] and not before:
+            continue
+        later = [heading for heading in taken if heading[0] >= match.end()]
+        end = _previous_end(text, match.end(), len(text), before, bool(match["line"]), later)
+        taken = [h for h in taken if not match.start() <= h[0] < end]
+        taken.append((match.start(), match.end(), "previous"))
+        if end < len(text) and not any(at == end for at, _, _ in taken):
+            mark = _PREVIOUS_END.match(text, end)
+            taken.append((end, mark.end() if mark else end, "open"))
+        taken.sort()
+    return taken
+
+
+def _is_wrapped_prose(text: str, match: re.Match[str]) -> bool:
+    """Whether a match without colon or rule is a line of running text that happens to break."""
+    if match.group().rstrip()[-1:] in ":.=-_*#~])>":
+        return False
+    before = text[: match.start()].rstrip(" \t")[-1:]
+    line = text[max(0, match.start() - 200) : match.start()].rstrip()[-1:]
+    runs_on = (before != "\n" and before != "") or line not in ("", *".:;!?=-_*#]")
+    return runs_on or bool(_PROSE.search(match.group()))
+
+
+def _is_field(text: str, match: re.Match[str]) -> bool:
+    """Whether `Finding: mass` is one of the fields of a form and no heading."""
+    name = match.group().strip(" \t*=:-")
+    if name not in ("finding", "result", "description") or not _REST.match(text, match.end()):
+        return False
+    line = text.rfind("\n", 0, match.start())
+    return bool(_FIELD.match(text, text.rfind("\n", 0, max(line, 0)) + 1, max(line, 0)))
+
+
+def _previous_end(
+    text: str,
+    start: int,
+    end: int,
+    before: bool,
+    line: bool,
+    later: list[tuple[int, int, SectionKind]],
+) -> int:
+    """Return where a text taken over from an earlier report ends.
+
+    Args:
+        text: in small letters.
+        start, end: of what follows the heading that says so.
+        before: the report's own findings or conclusion precede it.
+        line: text on the line of the heading is all of it.
+        later: the headings after it.
+    """
+    if mark := _PREVIOUS_END.search(text, start, end):
+        return mark.start()
+    if line and text[start:end].split("\n", 1)[0].strip():
+        return text.find("\n", start, end) % (end + 1)
+    if before:
+        return end
+    findings = [at for at, _, kind in later if kind == "findings"]
+    if findings:
+        return findings[-1]
+    return next((at for at, _, kind in later if kind in ("impression", "pathology")), end)
 
 
 def _kind(match: re.Match[str]) -> SectionKind:

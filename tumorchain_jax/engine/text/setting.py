@@ -18,6 +18,7 @@ class Setting:
         section: the kind of its section.
         terms: of the vocabulary, from left to right.
         loci: the places that it names.
+        denied: it goes on with a list of what is not there.
     """
 
     text: str
@@ -25,6 +26,7 @@ class Setting:
     section: SectionKind
     terms: tuple[Term, ...] = ()
     loci: tuple[Locus, ...] = ()
+    denied: bool = False
 
     @property
     def words(self) -> str:

@@ -38,7 +38,9 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         home = term.entries[0].organ
         lesion = carrier.lesions[0] if carrier and carrier.lesions else None
         if carrier and carrier.term.kind in NODES:
-            continue
+            if context.polarity == "present" and not home and term.value not in _NOWHERE:
+                continue
+            carrier = None
         places: tuple[Place, ...]
         own = locate(notes.text, term.start, term.end, setting.loci, spans)
         inner = [x for x in setting.loci if term.start <= x.start and x.end <= term.end]
@@ -65,8 +67,8 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         elif _goes_on(notes, setting, context):
             lesion = notes.lesions.last
             places = (notes.lesions.last.place,) if notes.lesions.last else ()
-        elif notes.heading:
-            places = notes.heading
+        elif notes.heading or setting.denied:
+            places = notes.heading or notes.near or (Place(""),)
         elif context.polarity == "present":
             places = notes.near or (Place(""),)
         else:
@@ -116,6 +118,7 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
     if any(term.kind == "rest" for term in setting.terms) or setting.section in (
         "history",
         "comparison",
+        "previous",
     ):
         return
     for term in setting.terms:

@@ -17,6 +17,7 @@ _NO_SIZE_BEFORE = re.compile(
     r"(?: at| to)?|every|wall thickness|spans?|duct(?: is| measures?| of| up to| dilated(?: to)?|"
     r" measuring)*(?: up to)?|cali(?:ber|bre)(?: of)?|length of|segment of|over|within|less than|"
     r"below|under|smaller than|margin of|spleen(?: is| measures)?|threshold(?: of)?|"
+    r"(?:grown|increased?|decreased?|larger|smaller|enlarged|shrunk|grew|change|progressed) by|um|"
     r"limit(?: of)?|schichtdicke|abstand)[\s:]*(?:approx\w*\.?|about|ca\.|up to)?\s*$"
 )
 _PRIOR_BEFORE = re.compile(
@@ -31,18 +32,24 @@ _WEAK_PRIOR = re.compile(r"\b(?:was|were|measured|had been|before|from|von|old)\
 _FOLLOW_UP = re.compile(
     r"\b(?:now|current\w*|today|previous\w*|prior|formerly|increas\w+|decreas\w+|grown|grew|"
     r"enlarg\w+ from|progress\w+|regress\w+|shr[iau]nk\w*|aktuell|jetzt|zuvor|vormals|"
-    r"größenprogredient|zunahme|abnahme|larger|smaller|compar\w+)\b"
+    r"größenprogredient|zunahme|abnahme|larger|smaller|compar\w+|earlier|last|old|before|then|"
+    r"growth|interval|damals|früher|voraufnahme)\b"
 )
 _PRIOR_AFTER = re.compile(
     r"^[\s),]*(?:(?:previously|before|earlier|formerly|zuvor|vormals)\b(?![^.;]{0,25}\d)|"
-    r"at (?:that|the) time|on (?:the )?"
+    r"at (?:that|the) time|then\b|back then|damals|on (?:the )?"
     r"(?:prior|previous|last|old|earlier|comparison)|in (?:the )?(?:prior|previous)|"
     r"(?:on|in|from|at|dated|vom|am) (?:\d{1,2}[./-]|\d{4}\b|jan|feb|mar|apr|may|jun|jul|aug|sep|"
     r"oct|nov|dec)|(?:weeks|months|years) ago|in der voruntersuchung|initially|"
     r"at baseline)"
 )
+_NOW_AFTER = re.compile(
+    r"\s*(?:today|now|currently|at present|on (?:the )?(?:current|present|today's)|aktuell|jetzt|"
+    r"heute)\b"
+)
 _THAN = re.compile(
-    r"\b(?:compared|comparison|vs|versus|previous\w*|was|prior|up|down|related)\.? (?:to |"
+    r"\b(?:compared|comparison|vs|versus|against|instead|rather|from|previous\w*|was|prior|up|"
+    r"down|related)\.? (?:to |"
     r"with )?[^,;.(]{0,12}$"
 )
 _NOW_BEFORE = re.compile(
@@ -87,6 +94,8 @@ def _is_now(before: str) -> bool:
 def _is_prior(before: str, after: str, follow_up: bool) -> bool:
     if _PRIOR_AFTER.match(after):
         return True
+    if _NOW_AFTER.match(after):
+        return False
     if _is_now(before):
         return False
     match = _PRIOR_BEFORE.search(before)

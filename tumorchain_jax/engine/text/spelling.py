@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
+from tumorchain_jax.engine.text.context import cue_phrases
 from tumorchain_jax.engine.text.vocabulary import known_words
 from tumorchain_jax.engine.text.wording import even
 
-_WORD = re.compile(r"[^\W\d_\u3400-\u9fff]{4,}")
+_WORD = re.compile(r"[^\W\d_\u3400-\u9fff]{3,}")
 _LEAST, _MOST = 5, 24
 # Words that the rules for sizes, depth, time and sections look for besides the terms and cues.
 _RULES = re.findall(
@@ -29,6 +30,10 @@ _RULES = re.findall(
     shows there stage staging
     """,
 )
+_SHORT_DENIALS = ("not", "none", "seen", "free")
+_NO_SLIPS = frozenset({"non", "noe", "one", "see", "fee", "een"})
+_GLUED = ("no", "not", "without", "ohne", "keine", "kein")
+_GLUED_LAST = ("in", "of", "is", "are")
 _ENDINGS = "sderyn"
 _PREFIXES = (
     *("leber", "pankreaskopf", "pankreasschwanz", "pankreaskörper", "pankreaskorpus", "pankreas"),
@@ -64,11 +69,26 @@ def _spoken_signs(text: str) -> dict[str, str]:
 
 
 def _parts(word: str) -> str | None:
-    return _compounds().get(word)
+    """Return the words of a compound, or of two that no space parts: "noevidence"."""
+    if word in _compounds():
+        return _compounds()[word]
+    for first in _GLUED:
+        rest = word.removeprefix(first)
+        if rest != word and len(rest) > 3 and rest in _targets():
+            return f"{first} {rest}"
+    for last in _GLUED_LAST:
+        rest = word.removesuffix(last)
+        if rest != word and len(rest) > 3 and rest in _targets():
+            return f"{rest} {last}"
+    return None
 
 
 def _right(word: str) -> str | None:
     """Return the only known word that is one slip away."""
+    if short := _short_slips().get(word):
+        return short
+    if len(word) < 4:
+        return None
     if len(word) < _LEAST:
         candidates = {
             right for right in _swaps(word) if right in _targets() and len(right) == len(word)
@@ -84,7 +104,8 @@ def _right(word: str) -> str | None:
         }
     # The forms of one word count as one.
     if len({right.rstrip("s") for right in candidates}) != 1:
-        return None
+        stem = _right(word.removesuffix("es")) if word.endswith("es") else None
+        return f"{stem}es" if stem and not candidates else None
     return min(candidates, key=lambda right: (abs(len(right) - len(word)), right))
 
 
@@ -113,10 +134,21 @@ def _swaps(word: str) -> Iterator[str]:
 
 
 @cache
+def _short_slips() -> dict[str, str]:
+    """Short words that deny, misspelt: a letter doubled, two swapped, one of four left out."""
+    slips: dict[str, str] = {}
+    for word in _SHORT_DENIALS:
+        wrong = {word[:k] + word[k] + word[k:] for k in range(len(word))}
+        wrong |= {word[:k] + word[k + 1] + word[k] + word[k + 2 :] for k in range(1, len(word) - 1)}
+        if len(word) > 3:
+            wrong |= {word[:k] + word[k + 1 :] for k in range(1, len(word))}
+        slips |= {slip: word for slip in wrong if slip != word and slip not in _NO_SLIPS}
+    return slips
+
+
+@cache
 def _targets() -> frozenset[str]:
-    cues = resources.files(__package__).joinpath("cues.tsv").read_text(encoding="utf-8")
-    phrases = [line.split("\t")[0] for line in cues.splitlines() if not line.startswith("#")]
-    words = {word for phrase in phrases for word in _WORD.findall(phrase)}
+    words = {word for phrase in cue_phrases() for word in _WORD.findall(phrase)}
     return frozenset(word for word in words | known_words() | set(_RULES) if _WORD.fullmatch(word))
 
 
