@@ -3,7 +3,7 @@
 Pixel by pixel what transformers' `Qwen2VLImageProcessorPil` makes: bicubic by Pillow, in 8 bits.
 The processor of torchvision gives slightly other pixels.
 
-Shape letters: P patches of a picture, F values of a patch.
+Shape letters: P patches of a picture or a bucket, F values of a patch.
 """
 
 import math
@@ -110,7 +110,7 @@ def patches_of(
 
 
 def bucketed(
-    rows: Sequence[Sequence[tuple[Float[np.ndarray, "P F"], Grid]]],
+    rows: Sequence[Sequence[tuple[Float[np.ndarray, "_ F"], Grid]]],
     tower: TowerConfig,
     patches: int | None = None,
 ) -> Pictures:
