@@ -21,6 +21,7 @@ def add_command(command: Command) -> None:
     add("--base", type=Path, metavar="DIR", help="of an adapter: the model that it was made for")
     add("--adapter", type=Path, metavar="DIR", help="of an export: imported, to be merged in")
     add("--drop-head", action="store_true", help="of an image classifier: import without its head")
+    add("--tower", action="store_true", help="of Qwen2.5-VL: its vision tower as parameters too")
     add("--dtype", choices=["float32", "bfloat16", "float16"], help="default: as it is")
     add("--json", action="store_true", help="what was done or found as JSON")
 
@@ -36,6 +37,7 @@ def _convert(options: argparse.Namespace) -> int:
         options.base,
         options.adapter,
         options.drop_head,
+        options.tower,
     )
     print(json.dumps(facts) if options.json else text(facts))
     return 0 if facts.get("same", True) else 1

@@ -23,6 +23,7 @@ def convert(
     base: Path | None = None,
     adapter: Path | None = None,
     drop_head: bool = False,
+    tower: bool = False,
 ) -> Facts:
     """Run one conversion verb: import, export, inspect or verify.
 
@@ -33,7 +34,7 @@ def convert(
         InputError: the input cannot be used, an option is not one of its format, or `output` is
             not given where it is needed.
     """
-    options = Options(dtype, base, adapter, drop_head)
+    options = Options(dtype, base, adapter, drop_head, tower)
     # An output can tell more than a damaged source.
     of = [source, output] if what == "verify" and output else [source]
     form = next(form for form in FORMATS if any(form.detect(folder) for folder in of))

@@ -18,12 +18,14 @@ class Options(NamedTuple):
         base: of an adapter: the folder of its model, or what was imported from that.
         adapter: an imported adapter, to be merged in an export.
         drop_head: import an image classifier without its head.
+        tower: import a Qwen2.5-VL with its vision tower as parameters.
     """
 
     dtype: str | None = None
     base: Path | None = None
     adapter: Path | None = None
     drop_head: bool = False
+    tower: bool = False
 
 
 class Format(NamedTuple):
@@ -63,6 +65,7 @@ class Format(NamedTuple):
             if value is not None and name not in self.options:
                 expected = f"none for {self.name}"
                 raise InputError("command line", f"--{name}", str(value), expected, "leave it out")
-        if options.drop_head and "drop_head" not in self.options:
-            expected = f"none for {self.name}"
-            raise InputError("command line", "--drop-head", "given", expected, "leave it out")
+        for name in ("drop_head", "tower"):
+            if getattr(options, name) and name not in self.options:
+                flag, expected = f"--{name.replace('_', '-')}", f"none for {self.name}"
+                raise InputError("command line", flag, "given", expected, "leave it out")

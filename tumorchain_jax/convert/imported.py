@@ -126,8 +126,8 @@ class Imported:
         }
         base = read_base(folder) if name == "peft" else None
         self.tensors: Mapping[str, Tensor] = tensors
-        drop_head = values.get("drop_head", False) is True
-        self.family: Family = detect_family(folder / SOURCE, tensors, base, drop_head)
+        drop_head, tower = (values.get(each, False) is True for each in ("drop_head", "tower"))
+        self.family: Family = detect_family(folder / SOURCE, tensors, base, drop_head, tower)
         if not _agrees(self.config, self.family.config):
             found, expected = "another model", f"that of {SOURCE}/"
             raise InputError(folder / "config.json", "model", found, expected, "import it again")

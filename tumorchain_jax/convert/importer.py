@@ -55,6 +55,7 @@ def import_folder(
     dtype: str | None = None,
     base: Path | None = None,
     drop_head: bool = False,
+    tower: bool = False,
 ) -> list[Entry]:
     """Convert a folder of published weights.
 
@@ -65,6 +66,7 @@ def import_folder(
         dtype: of our arrays; None keeps what each tensor has.
         base: of an adapter: the folder of its model, or what was imported from it.
         drop_head: of an image classifier: its head is stored for export, not a parameter.
+        tower: of Qwen2.5-VL: its vision tower becomes parameters too, else it is stored for export.
 
     Returns:
         what became of each tensor.
@@ -76,7 +78,7 @@ def import_folder(
     with (
         reserved(output) as part,
         as_folder(source) as folder,
-        open_source(folder, base, drop_head) as (tensors, family),
+        open_source(folder, base, drop_head, tower) as (tensors, family),
     ):
         matched = match(folder, family, tensors, dtype)
         check_copies(folder, family, tensors)
@@ -88,8 +90,9 @@ def import_folder(
             if not done:
                 shutil.rmtree(part)
             raise
+        chosen = {"drop_head": drop_head, "tower": tower}
         try:
-            entries = _fill(part, folder, tensors, family, matched, dtype, done, drop_head)
+            entries = _fill(part, folder, tensors, family, matched, dtype, done, chosen)
             part.rename(output)
         except Exception:
             shutil.rmtree(part, ignore_errors=True)
@@ -105,12 +108,13 @@ def _fill(
     matched: Match,
     dtype: str | None,
     done: dict[str, Hashes],
-    drop_head: bool,
+    chosen: dict[str, bool],
 ) -> list[Entry]:
     """Write all that an imported folder holds.
 
     Args:
         done: hashes of the tensors that are.
+        chosen: options that the manifest must repeat.
     """
     wanted = {
         key: tensor
@@ -129,8 +133,7 @@ def _fill(
         "companions": _copy_companions(source, part / SOURCE),
         "ignored": [key for key in tensors if key not in wanted],
     }
-    if drop_head:
-        facts["drop_head"] = True
+    facts |= {name: True for name, given in chosen.items() if given}
     write_manifest(part, family.name, dtype, entries, facts)
     (part / JOURNAL).unlink()
     return entries

@@ -68,7 +68,8 @@ class Merged:
         ):
             a, b = (self._adapted[Place(f"{module}/lora_{x}", place.layer)] for x in "ab")
             low = _Low(self.adapter.whole(a), self.adapter.whole(b), self.lora.scale_of(module))
-        replaced = self._adapted.get(place) if place else self._replaced.get(name)
+        replaced = self._adapted.get(place) if place else None
+        replaced = replaced or self._replaced.get(name)
         if replaced:  # by one of modules_to_save
             for (rows, values), (_, new) in zip(pieces, self.adapter.pieces(replaced), strict=True):
                 yield rows, new.astype(values.dtype)

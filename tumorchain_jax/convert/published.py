@@ -17,7 +17,7 @@ def _inspect(source: Path, options: Options) -> Facts:
         return describe(imported.family, imported.tensors, imported.matched)
     with (
         as_folder(source) as folder,
-        open_source(folder, options.base, options.drop_head) as (tensors, family),
+        open_source(folder, options.base, options.drop_head, options.tower) as (tensors, family),
     ):
         return describe(family, tensors, match(folder, family, tensors, options.dtype))
 
@@ -27,12 +27,12 @@ PUBLISHED = Format(
     detect=lambda folder: True,  # the last of all: whatever else it is, its reader refuses
     inspect=_inspect,
     to_ours=lambda source, output, options: len(
-        import_folder(source, output, options.dtype, options.base, options.drop_head)
+        import_folder(source, output, options.dtype, options.base, options.drop_head, options.tower)
     ),
     to_theirs=lambda source, output, options: len(
         export_folder(source, output, options.dtype, options.adapter)
     ),
     verify=verify,
     dtypes=FLOATS,
-    options=("base", "adapter", "drop_head"),
+    options=("base", "adapter", "drop_head", "tower"),
 )

@@ -30,7 +30,11 @@ from tumorchain_jax.models.families import (
     published_language_model,
 )
 from tumorchain_jax.models.image.beit.convert import is_usfm
+from tumorchain_jax.models.language.qwen2.convert import TOWER_KEYS
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
+from tumorchain_jax.models.qwen_vl import convert as qwen_vl
+from tumorchain_jax.models.qwen_vl.plan import MERGE
+from tumorchain_jax.models.qwen_vl.tower import Tower
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import canonical
@@ -64,19 +68,21 @@ def open_tensors(folder: Path) -> Iterator[Tensors]:
 
 @contextmanager
 def open_source(
-    folder: Path, base: Path | None = None, drop_head: bool = False
+    folder: Path, base: Path | None = None, drop_head: bool = False, tower: bool = False
 ) -> Iterator[tuple[Tensors, Family]]:
     """Open the tensors of a folder of published weights, and detect its family.
 
     Args:
         base: the model that an adapter is for: its own folder, or the imported one.
         drop_head: of an image classifier: leave its head out of our parameters.
+        tower: of Qwen2.5-VL: have its vision tower among our parameters.
 
     Raises:
         InputError: it cannot be read, or is of no known family.
     """
     with open_tensors(folder) as tensors:
-        yield tensors, detect_family(folder, tensors, read_base(base) if base else None, drop_head)
+        adapted = read_base(base) if base else None
+        yield tensors, detect_family(folder, tensors, adapted, drop_head, tower)
 
 
 @contextmanager
@@ -95,16 +101,22 @@ def as_folder(source: Path) -> Iterator[Path]:
 
 
 def detect_family(
-    folder: Path, tensors: Tensors, base: Qwen2Config | None = None, drop_head: bool = False
+    folder: Path,
+    tensors: Tensors,
+    base: Qwen2Config | None = None,
+    drop_head: bool = False,
+    tower: bool = False,
 ) -> Family:
     """Detect the family of a folder whose tensors are these.
 
     Args:
         base: what an adapter adapts.
         drop_head: of an image classifier: leave its head out of our parameters.
+        tower: of Qwen2.5-VL: have its vision tower among our parameters.
 
     Raises:
-        InputError: it is none that is known, or its configuration lacks a field.
+        InputError: it is none that is known, or its configuration lacks a field; an option is for
+            another kind.
     """
     path = folder / adapter.CONFIG
     if path.is_file():
@@ -114,6 +126,8 @@ def detect_family(
         return adapter.read_adapter(path, read_json(path), base, tensors)
     path = folder / "config.json"
     fields = read_json(path) if path.is_file() else {}
+    if tower and fields.get("model_type") != qwen_vl.MODEL_TYPE:
+        raise InputError("command line", "--tower", "given", "a Qwen2.5-VL", "leave it out")
     if classifier := _image_classifier(path, fields, tensors):
         return _image_family(path, fields, tensors, *classifier, drop_head)
     if drop_head:
@@ -127,12 +141,13 @@ def detect_family(
             hint = "put the encoder's file beside it, or it beside that"
             raise InputError(folder, "tensors", "a projector alone", expected, hint)
     if family := published_language_model(fields.get("model_type")):
-        return language_family(fields["model_type"], family.read_config(path, fields))
-    found = repr(fields["model_type"])[:80] if "model_type" in fields else "none"
+        found = language_family(fields["model_type"], family.read_config(path, fields))
+        return _with_tower(path, fields, found) if tower else found
+    unknown = repr(fields["model_type"])[:80] if "model_type" in fields else "none"
     types = [kind for family in LANGUAGE_MODELS.values() for kind in family.MODEL_TYPES]
     encoders = " or ".join(VISION_ENCODERS)
     known = f"{', '.join(types)}, the encoder of {encoders}, or nnU-Net's plans.json"
-    raise InputError(path, "model_type", found, known, "only these can be read")
+    raise InputError(path, "model_type", unknown, known, "only these can be read")
 
 
 def read_base(folder: Path) -> Qwen2Config:
@@ -164,6 +179,22 @@ def language_family(name: str, config: Qwen2Config) -> Family:
         # Some write the tied head all the same.
         (*model.IGNORE, *([r"lm_head\.weight"] if tied else [])),
         copies=((r"lm_head\.weight", "model.embed_tokens.weight"),) if tied else (),
+    )
+
+
+def _with_tower(path: Path, fields: Mapping[str, Any], decoder: Family) -> Family:
+    """The family of a whole Qwen2.5-VL, from that of its decoder."""
+    hidden_size = decoder.config["decoder"]["hidden_size"]
+    config = qwen_vl.read_config(path, fields, hidden_size)
+    patches = jax.ShapeDtypeStruct((1, MERGE**2, config.patch_values), jnp.float32)
+    row, hw = (jax.ShapeDtypeStruct((1, MERGE**2, *rest), jnp.int32) for rest in ((), (2,)))
+    shapes = module_shapes(Tower(config), patches, row, hw, row)
+    return replace(
+        decoder,
+        config=decoder.config | {"tower": asdict(config)},
+        table=(*decoder.table, *under("tower", qwen_vl.TABLE)),
+        shapes=decoder.shapes | {f"tower/{path}": shape for path, shape in shapes.items()},
+        passthrough=tuple(each for each in decoder.passthrough if each != TOWER_KEYS),
     )
 
 

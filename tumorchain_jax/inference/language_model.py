@@ -8,7 +8,7 @@ import json
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,19 @@ class LanguageModel:
             InputError: it is none, or has no language model or tokenizer.
         """
         imported = Imported(folder)
+        return cls.of(imported, imported.restore)
+
+    @classmethod
+    def of(cls, imported: Imported, restore: Callable[[], Any]) -> "LanguageModel":
+        """The language model of an imported folder that is open.
+
+        Args:
+            restore: gives its parameters, once the rest is in order.
+
+        Raises:
+            InputError: it has no language model or tokenizer.
+        """
+        folder = imported.folder
         if "decoder" not in imported.config or imported.family.name == "peft":
             found = f"a {imported.family.name} model"
             raise InputError(folder, "config.json", found, "a language model", "name another")
@@ -67,7 +80,7 @@ class LanguageModel:
             raise InputError(source, "tokenizer.json", "none", "a tokenizer", hint)
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True)
         config = decoder_from_dict(imported.config["decoder"])
-        return cls(config, imported.restore()["decoder"], tokenizer, _ends(source, tokenizer))
+        return cls(config, restore()["decoder"], tokenizer, _ends(source, tokenizer))
 
     def generate(
         self,
@@ -120,8 +133,11 @@ class LanguageModel:
         [answer] = self.generate([self.prompt(turns)], limit, sampling, seed)
         return self.tokenizer.decode(answer, skip_special_tokens=True)
 
-    def prompt(self, turns: Sequence[dict[str, str]]) -> list[int]:
+    def prompt(self, turns: Sequence[dict[str, Any]]) -> list[int]:
         """Token ids of a conversation, up to where the answer begins.
+
+        Args:
+            turns: as of `chat`; a content may be what the template knows besides text.
 
         Raises:
             InputError: the tokenizer has no chat template, or there is no package to fill it in.

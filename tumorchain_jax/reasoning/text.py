@@ -1,11 +1,10 @@
 """Plain text with the decoder alone: read prompts, write their continuations on the device.
 
-Shape letters: B prompts, T positions, N new tokens, V
-vocabulary.
+Shape letters: B prompts, T positions, N new tokens, K embedding, V vocabulary.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +15,33 @@ from tumorchain_jax.models.language.qwen2.model import Decoder, empty_cache
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling, sample
 
 
+class Embedded(NamedTuple):
+    """Prompts with pictures in them, of Qwen2.5-VL.
+
+    Attributes:
+        embeddings: of the prompts, which then take the place of their tokens'.
+        positions: rotary positions of the prompts.
+        delta: of each row, added to the rotary positions of what is written.
+    """
+
+    embeddings: Float[Array, "B T K"]
+    positions: Int[Array, "3 B T"]
+    delta: Int[Array, " B"]
+
+
 def _read(
-    decoder: Decoder, cache: Any, length: Array, tokens: Array, valid: Array
+    decoder: Decoder,
+    cache: Any,
+    length: Array,
+    tokens: Array,
+    valid: Array,
+    embeddings: Array | None = None,
+    positions: Array | None = None,
+    delta: Array | None = None,
 ) -> tuple[Array, Any, Array]:
     """Logits after the last position, the new cache, its new length."""
-    hidden, cache, length = decoder.extend(cache, length, decoder.embed(tokens), valid)
+    embeddings = decoder.embed(tokens) if embeddings is None else embeddings
+    hidden, cache, length = decoder.extend(cache, length, embeddings, valid, positions, delta)
     return decoder.logits(hidden[:, -1:])[:, 0], cache, length
 
 
@@ -32,6 +53,7 @@ def continue_text(
     valid: Bool[Array, "B T"],
     end_tokens: Int[Array, " E"],
     keys: Key[Array, " B"],
+    embedded: Embedded | None = None,
     *,
     limit: int,
     sampling: Sampling = GREEDY,
@@ -45,6 +67,7 @@ def continue_text(
         valid: where they are no pads.
         end_tokens: any of them ends a row; it is not written.
         keys: of each row's draws.
+        embedded: the prompts, where there are pictures in them.
         limit: N.
 
     Returns:
@@ -63,13 +86,15 @@ def continue_text(
 
     def write(carry: tuple) -> tuple:
         step, token, going, cache, length, written, count = carry
-        logits, cache, length = run(cache, length, token[:, None], going[:, None])
+        logits, cache, length = run(cache, length, token[:, None], going[:, None], delta=delta)
         token, going = choose(step, logits, going)
         written = written.at[:, step].set(jnp.where(going, token, 0))
         return step + 1, token, going, cache, length, written, count + going
 
     cache = empty_cache(decoder.config, B, T + limit, decoder.dtype)
-    logits, cache, length = run(cache, jnp.zeros(B, jnp.int32), tokens, valid)
+    prompts = embedded[:2] if embedded else ()
+    delta = embedded.delta if embedded else None
+    logits, cache, length = run(cache, jnp.zeros(B, jnp.int32), tokens, valid, *prompts)
     token, going = choose(jnp.int32(0), logits, jnp.ones(B, bool))
     written = jnp.zeros((B, limit), jnp.int32).at[:, 0].set(jnp.where(going, token, 0))
     start = (jnp.int32(1), token, going, cache, length, written, going.astype(jnp.int32))

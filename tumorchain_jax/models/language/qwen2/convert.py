@@ -28,9 +28,11 @@ RENAMES: Renames = (
     (r"model\.(visual\..*)", r"\1"),
 )
 TOWER = "visual."
-"""Prefix of the image tower of Qwen2.5-VL, which is stored unchanged: ours is the 3D encoder."""
+"""Prefix of the vision tower of Qwen2.5-VL (see `models/qwen_vl`). Where only the decoder is of
+use, as beside a 3D encoder, it is stored unchanged."""
+TOWER_KEYS = r"visual\..*"
 IGNORE: tuple[str, ...] = (
-    r"visual\..*",
+    TOWER_KEYS,
     r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
 )
 """Keys that ours has no use for: beside the tower, frequencies that older transformers wrote."""
@@ -108,7 +110,7 @@ def decoder_fields(
     text |= fields.get("text_config", {})
     if kind == "llama" and text.get("num_key_value_heads") is None:
         text["num_key_value_heads"] = text.get("num_attention_heads")
-    values = _Values(path, text)
+    values = Values(path, text)
     rope = _read_rope(values, 1e4 if kind in ("llama", "mistral") else None)
     if text["hidden_act"] not in SILU:
         values.refuse("hidden_act", "'silu'", _UNKNOWN)
@@ -143,17 +145,19 @@ def decoder_fields(
     }
 
 
-class _Values(NamedTuple):
-    """Fields of a configuration, each of the kind that it must be."""
+class Values(NamedTuple):
+    """Fields of a configuration, each of the kind that it must be, or an InputError."""
 
     path: Path
     fields: Mapping[str, Any]
 
     def refuse(self, field: str, expected: str, hint: str = _COMPLETE) -> NoReturn:
+        """Raise an InputError about a field."""
         found = repr(self.fields[field])[:80] if field in self.fields else "no such field"
         raise InputError(self.path, field, found, expected, hint)
 
     def size(self, field: str) -> int:
+        """A whole number over 0."""
         value = self.fields.get(field)
         if type(value) is not int:
             self.refuse(field, "a whole number")
@@ -162,18 +166,20 @@ class _Values(NamedTuple):
         return value
 
     def boolean(self, field: str) -> bool:
+        """True or false."""
         if type(self.fields.get(field)) is not bool:
             self.refuse(field, "true or false")
         return self.fields[field]
 
     def positive(self, field: str) -> float:
+        """A number over 0."""
         value: Any = self.fields.get(field)
         if type(value) not in (int, float) or not 0 < value < float("inf"):
             self.refuse(field, "a number over 0")
         return float(value)
 
 
-def _read_rope(values: _Values, default_theta: float | None) -> dict[str, Any]:
+def _read_rope(values: Values, default_theta: float | None) -> dict[str, Any]:
     """Base, scaling and M-RoPE section of the rotary embedding, in the older or newer layout."""
     text = values.fields
     for field in ("rope_scaling", "rope_parameters"):
@@ -183,7 +189,7 @@ def _read_rope(values: _Values, default_theta: float | None) -> dict[str, Any]:
     rope = {} if default_theta is None else {"rope_theta": default_theta}
     rope |= {"rope_theta": text["rope_theta"]} if "rope_theta" in text else {}
     rope |= {**(text.get("rope_scaling") or {}), **(text.get("rope_parameters") or {})}
-    inner = _Values(values.path, {**text, **rope})
+    inner = Values(values.path, {**text, **rope})
     scaling = None
     theta = inner.positive("rope_theta")
     if rope.get("partial_rotary_factor") not in (None, 1):
@@ -201,7 +207,7 @@ def _read_rope(values: _Values, default_theta: float | None) -> dict[str, Any]:
     return {"rope_theta": theta, "rope_scaling": scaling, "mrope_section": section}
 
 
-def _check_window(values: _Values, kind: str, layers: int) -> None:
+def _check_window(values: Values, kind: str, layers: int) -> None:
     """Refuse attention that slides in any layer."""
     text = values.fields
     types = text.get("layer_types")
