@@ -110,7 +110,8 @@ def chromium(program: str, profile: Path) -> Iterator[Browser]:
     # Chromium reads from 3 and writes to 4.
     redirect = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
     command = [
-        "bash", "-c", redirect, program, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+        "bash", "-c", redirect, program,
+        "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
         f"--user-data-dir={profile}", "--no-first-run", "--disable-background-networking",
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     ]  # fmt: skip

@@ -3,8 +3,12 @@
 import base64
 import io
 import json
+import os
+import re
 import shutil
 import stat
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -389,6 +393,34 @@ def test_question_error_has_no_hint_of_the_command_line(analyzer: Analyzer) -> N
     assert "--force" not in error.value.message
     with pytest.raises(InputError):
         analyzer.check_question("")
+
+
+@pytest.mark.system(haste=True)
+def test_terminated_server_refuses_what_waits_and_deletes_uploads(
+    root: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tumorchain_jax.cli.main", "serve", "--port", "0"]
+    command += ["--slots", "1", "--rounds", "1", "--root", str(root)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        url = re.findall(r"http://[0-9.:]+", process.stdout.readline())[0]
+        made = upload(url, (root / "p1" / "ct.nii.gz").read_bytes()).json()
+        assert [*tmp_path.glob("tumorchain-serve-*/*")]
+        with ThreadPoolExecutor(1) as threads:
+            # Without a label map the scan is segmented first, which takes seconds.
+            reply = threads.submit(ask, url, {"file_id": made["id"]})
+            while "tumorchain_waiting 1.0" not in get(f"{url}/metrics").text:
+                time.sleep(0.02)
+            process.terminate()
+            assert reply.result().status_code == 503
+        assert process.wait(60) == 0
+    assert not [*tmp_path.glob("tumorchain-serve-*")]
 
 
 @pytest.mark.system(haste=True)

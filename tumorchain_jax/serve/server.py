@@ -1,6 +1,7 @@
 """The server as a process: its address, its key, its end."""
 
 import ipaddress
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -57,7 +58,10 @@ class _Server(uvicorn.Server):
         """Take SIGINT or SIGTERM."""
         # Not in the handler itself: it may interrupt a thread that holds what closing waits for.
         threading.Thread(target=self._closing, name="closing", daemon=True).start()
-        super().handle_exit(sig, frame)
+        # uvicorn's own handler raises the signal again once it is done, which would end the process
+        # before uploads are deleted.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def run(
