@@ -415,7 +415,7 @@ def test_terminated_server_refuses_what_waits_and_deletes_uploads(
         with ThreadPoolExecutor(1) as threads:
             # Without a label map the scan is segmented first, which takes seconds.
             reply = threads.submit(ask, url, {"file_id": made["id"]})
-            while "tumorchain_waiting 1.0" not in get(f"{url}/metrics").text:
+            while not reply.done() and get(f"{url}/health").json()["waiting"] == 0:
                 time.sleep(0.02)
             process.terminate()
             assert reply.result().status_code == 503
