@@ -20,13 +20,25 @@ def add_command(command: Command) -> None:
     )
     bench.add_argument(
         "what",
-        choices=["data", "step", "train", "input", "decode", "loop", "convert", "segment", "llm"],
+        choices=[
+            "data",
+            "step",
+            "train",
+            "input",
+            "decode",
+            "loop",
+            "convert",
+            "segment",
+            "llm",
+            "serve",
+        ],
         help="data: making phantoms; step: a training step of --config; train: training of 100M "
         "parameters, against PyTorch; input: reading and preparing scans, against MONAI; decode, "
         "loop: the decoder and the reasoning loop at the size of Qwen2.5-0.5B, against "
         "transformers; convert: a checkpoint of 3B in and out, against cp; segment: a tile and a "
         "scan through nnU-Net's full network, against nnU-Net; llm: the client for language "
-        "models, against bare calls",
+        "models, against bare calls; serve: eight questions at once to a server of "
+        "nano, against one after the other",
     )
     bench.add_argument("--config", type=Path, metavar="FILE", help="configuration of the step")
     bench.add_argument("--json", action="store_true", help="print results as JSON")
@@ -44,6 +56,7 @@ def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.llm import bench_llm
     from tumorchain_jax.bench.loop import bench_loop
     from tumorchain_jax.bench.segment import bench_segment
+    from tumorchain_jax.bench.serve import bench_serve
     from tumorchain_jax.bench.step import bench_step
     from tumorchain_jax.bench.timing import table
     from tumorchain_jax.bench.train import bench_train
@@ -58,6 +71,7 @@ def _bench(options: argparse.Namespace) -> int:
         "convert": bench_convert,
         "segment": bench_segment,
         "llm": bench_llm,
+        "serve": bench_serve,
     }
     if options.what in others:
         values = others[options.what]()

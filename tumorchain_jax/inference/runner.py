@@ -18,7 +18,17 @@ from tumorchain_jax.models.language.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
-from tumorchain_jax.reasoning.interleaved import LoopConfig, Request, Result, encode, reason
+from tumorchain_jax.reasoning.interleaved import (
+    LoopConfig,
+    LoopState,
+    Request,
+    Result,
+    admit,
+    begin,
+    encode,
+    reason,
+    step,
+)
 from tumorchain_jax.reasoning.organ_cells import OrganCells
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
 from tumorchain_jax.reasoning.prompt import (
@@ -96,6 +106,7 @@ class Runner:
     Attributes:
         checkpoint: the model folder that was loaded.
         batch_size: questions that run at once.
+        max_rounds: limit on rounds of reasoning.
     """
 
     def __init__(
@@ -105,7 +116,7 @@ class Runner:
         max_rounds: int = 4,
         sampling: Sampling = GREEDY,
     ):
-        self.checkpoint, self.batch_size = checkpoint, batch_size
+        self.checkpoint, self.batch_size, self.max_rounds = checkpoint, batch_size, max_rounds
         self._chat = Chat(checkpoint.tokenizer, checkpoint.model.template)
         self._model = TumorChain(checkpoint.model, unrolled=True)
         params = unflatten(checkpoint.params)
@@ -171,7 +182,8 @@ class Runner:
         started = time.monotonic()
         # A last batch that is not full is filled up: another size would compile again.
         rows = [min(row, len(asked) - 1) for row in range(self.batch_size)]
-        request = self._request([asked[i] for i in rows], [scans[i] for i in rows], seed, rounds)
+        each = [asked[i] for i in rows], [scans[i] for i in rows]
+        request = self.request(*each, [seed] * len(rows), [rounds] * len(rows))
         with jax.transfer_guard("disallow"):
             result = reason(
                 self._model, self._loop, self._params, self._matcher, self._roi_prompt, request
@@ -179,14 +191,46 @@ class Runner:
         result, visited = jax.device_get((result, request.visited))
         reason_seconds = time.monotonic() - started
 
-        answers = []
-        for row, ((case, question), scan) in enumerate(zip(asked, scans, strict=True)):
-            tokenizer, organs = self.checkpoint.tokenizer, visited[row]
-            trace = build_trace(result, row, tokenizer, scan.cells, scan.abnormal, organs)
-            seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
-            tokens = self._last_round(result, row)
-            answers.append(Answer(case, question, trace, seed, seconds, tokens))
-        return answers
+        return [
+            self.answer(result, row, each, scan, seed, visited[row], reason_seconds)
+            for row, (each, scan) in enumerate(zip(asked, scans, strict=True))
+        ]
+
+    def answer(
+        self,
+        result: Result,
+        row: int,
+        asked: Asked,
+        scan: EncodedScan,
+        seed: int,
+        visited: Bool[np.ndarray, " O"],
+        reason_seconds: float,
+    ) -> Answer:
+        """Put one row of a result into words.
+
+        Args:
+            result: on the host.
+            visited: organs that the prompt had already looked at.
+        """
+        case, question = asked
+        tokenizer = self.checkpoint.tokenizer
+        trace = build_trace(result, row, tokenizer, scan.cells, scan.abnormal, visited)
+        seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
+        return Answer(case, question, trace, seed, seconds, self._last_round(result, row))
+
+    def begin(self, request: Request) -> LoopState:
+        """Read the questions of all rows; see `reasoning/interleaved.py`."""
+        return begin(self._model, self._loop, self._params, self._roi_prompt, request)
+
+    def admit(self, request: Request, state: LoopState, fresh: Bool[np.ndarray, " B"]) -> LoopState:
+        """Let `fresh` rows begin with their questions, between two rounds of the others."""
+        loop = self._model, self._loop, self._params, self._roi_prompt
+        return admit(*loop, request, state, jnp.asarray(fresh))
+
+    def step(self, request: Request, state: LoopState) -> LoopState:
+        """Write one round in each running row."""
+        loop = self._model, self._loop, self._params, self._matcher, self._roi_prompt
+        return step(*loop, request, state)
 
     def _last_round(self, result: Result, row: int) -> tuple[tuple[bytes, float], ...]:
         """Bytes and log-probability of each token that a row wrote in its last round."""
@@ -198,9 +242,14 @@ class Runner:
         pieces = [self.checkpoint.tokenizer.decode_bytes([each]) for each in ids]
         return tuple(zip(pieces, log_probabilities, strict=True))
 
-    def _request(
-        self, asked: Sequence[Asked], scans: Sequence[EncodedScan], seed: int, rounds: int | None
+    def request(
+        self,
+        asked: Sequence[Asked],
+        scans: Sequence[EncodedScan],
+        seeds: Sequence[int],
+        rounds: Sequence[int | None],
     ) -> Request:
+        """Make the arrays of a batch, one question a row."""
         prompt, visited = self._prompts(asked, scans)
         B, limit = len(asked), self._loop.max_rounds
         return Request(
@@ -209,9 +258,9 @@ class Runner:
             jnp.concatenate([scan.roi_valid for scan in scans]),
             prompt,
             jnp.asarray(visited),
-            jnp.full(B, min(rounds or limit, limit), jnp.int32),
+            jnp.asarray([min(each or limit, limit) for each in rounds], jnp.int32),
             jnp.full(B, limit * self._loop.tokens_per_round, jnp.int32),
-            jnp.broadcast_to(jax.random.key(seed), (B,)),
+            jnp.stack([jax.random.key(seed) for seed in seeds]),
         )
 
     def _prompts(

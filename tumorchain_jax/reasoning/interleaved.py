@@ -8,6 +8,10 @@ An outer loop over rounds, an inner one over tokens, the organs matched on the d
 crosses to the host before the end, and nothing about a question, its organs or its rounds changes
 a shape. Rows of a batch that are done idle.
 
+`reason` runs a batch to its end. `admit` and `step` are the same loop with the host between two
+rounds, so that rounds can be shown as they are written and a row that is done can be given to
+another question.
+
 Shape letters: B batch, P prompt positions, R rounds, T tokens of a round, O organs, Q organs of a
 round, L ROI slots, S candidates for them, M visual tokens, K embedding, V vocabulary.
 """
@@ -111,13 +115,20 @@ class _Inputs(NamedTuple):
     matcher: OrganMatcher
     roi_prompt: RoiPrompt
     request: Request
-    prompt_length: Int[Array, " B"]
 
 
-class _State(NamedTuple):
-    """Carry of the loop over rounds: `running` rows have not stopped."""
+class LoopState(NamedTuple):
+    """Carry of the loop over rounds.
 
-    number: Int[Array, ""]
+    Attributes:
+        number: of the round that each row writes next, from 0.
+        running: rows that have not stopped.
+        visited: organs whose ROI tokens a row has read.
+        decode: cache of the decoder.
+        result: so far.
+    """
+
+    number: Int[Array, " B"]
     running: Bool[Array, " B"]
     visited: Bool[Array, "B O"]
     decode: DecodeState
@@ -139,21 +150,83 @@ def reason(
         model: unrolled.
         params: for it, see `models/language/qwen2/model.py: unroll`.
     """
+    inputs = _Inputs(params, matcher, roi_prompt, request)
+    start = _begin(model, config, params, roi_prompt, request)
+    another = partial(_round, model, config, inputs)
+    return lax.while_loop(lambda state: jnp.any(state.running), another, start).result
+
+
+@partial(jax.jit, static_argnames=("model", "config"))
+def begin(
+    model: TumorChain, config: LoopConfig, params: Any, roi_prompt: RoiPrompt, request: Request
+) -> LoopState:
+    """Read the questions of all rows; no round is written yet."""
+    return _begin(model, config, params, roi_prompt, request)
+
+
+@partial(jax.jit, static_argnames=("model", "config"), donate_argnames="state")
+def admit(
+    model: TumorChain,
+    config: LoopConfig,
+    params: Any,
+    roi_prompt: RoiPrompt,
+    request: Request,
+    state: LoopState,
+    fresh: Bool[Array, " B"],
+) -> LoopState:
+    """Let `fresh` rows begin with their questions; the others stay as they are, between rounds."""
+    start = _begin(model, config, params, roi_prompt, request)
+
+    def pick(new: Any, old: Any, axis: int) -> Any:
+        def choose(a: Array, b: Array) -> Array:
+            return jnp.where(fresh.reshape(-1, *[1] * (a.ndim - axis - 1)), a, b)
+
+        return jax.tree.map(choose, new, old)
+
+    new, old = start.result, state.result
+    result = Result(
+        pick(new.written, old.written, 1),
+        pick(new.tokens_in, old.tokens_in, 1),
+        pick(new.matches, old.matches, 1),
+        pick(new.looked_at, old.looked_at, 1),
+        pick(new.rounds, old.rounds, 0),
+        pick(new.stop_reason, old.stop_reason, 0),
+    )
+    return LoopState(
+        pick(start.number, state.number, 0),
+        pick(start.running, state.running, 0),
+        pick(start.visited, state.visited, 0),
+        pick(start.decode, state.decode, 0),
+        result,
+    )
+
+
+@partial(jax.jit, static_argnames=("model", "config"), donate_argnames="state")
+def step(
+    model: TumorChain,
+    config: LoopConfig,
+    params: Any,
+    matcher: OrganMatcher,
+    roi_prompt: RoiPrompt,
+    request: Request,
+    state: LoopState,
+) -> LoopState:
+    """Write one round in each running row."""
+    return _round(model, config, _Inputs(params, matcher, roi_prompt, request), state)
+
+
+def _begin(
+    model: TumorChain, config: LoopConfig, params: Any, roi_prompt: RoiPrompt, request: Request
+) -> LoopState:
     empty = _empty_state(model, config, roi_prompt, request)
     start = extend(model, params, request.visual_tokens, empty, request.prompt)
-    inputs = _Inputs(params, matcher, roi_prompt, request, start.length)
-
-    def running(state: _State) -> Bool[Array, ""]:
-        return (state.number < config.max_rounds) & jnp.any(state.running)
-
-    B = len(request.rounds)
     result = _empty_result(config, request)
     result = result._replace(tokens_in=result.tokens_in.at[0].set(start.length))
-    state = _State(jnp.int32(0), jnp.ones(B, bool), request.visited, start, result)
-    return lax.while_loop(running, partial(_round, model, config, inputs), state).result
+    B = len(request.rounds)
+    return LoopState(jnp.zeros(B, jnp.int32), jnp.ones(B, bool), request.visited, start, result)
 
 
-def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: _State) -> _State:
+def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: LoopState) -> LoopState:
     """Write a round (Eq. 4, 7), match its organs, and read the turn of the next one (Eq. 6)."""
     params, request, result, number = inputs.params, inputs.request, state.result, state.number
     left = request.token_budget - result.written.length.sum(axis=0)
@@ -164,7 +237,7 @@ def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: _State
         state.decode,
         state.running,
         limit=left,
-        keys=jax.vmap(jax.random.fold_in, (0, None))(request.keys, number),
+        keys=jax.vmap(jax.random.fold_in)(request.keys, number),
         end_token=inputs.roi_prompt.opening[0],
         tokens_per_round=config.tokens_per_round,
         sampling=config.sampling,
@@ -173,14 +246,15 @@ def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: _State
     new = (matches.first != NONE) & request.roi_valid.any(axis=2) & ~state.visited
     spent = ~written.complete & (written.length >= left)
     stop_reason = jnp.select([spent, ~new.any(axis=1)], [TOKEN_BUDGET, NO_NEW_ORGAN], MAX_ROUNDS)
-    running = state.running & ~spent & new.any(axis=1) & (number + 1 < request.rounds)
+    limit = jnp.minimum(request.rounds, config.max_rounds)
+    running = state.running & ~spent & new.any(axis=1) & (number + 1 < limit)
     organs = _first_named(matches.first, new & running[:, None], config.organs_per_round)
     looked_at = jnp.any(organs[:, :, None] == jnp.arange(new.shape[1]), axis=1) & new
 
     def look_again(decode: DecodeState) -> tuple[DecodeState, Int[Array, " B"]]:
         turn = roi_turn(inputs.roi_prompt, organs, request.roi_index, request.roi_valid)
         if config.history == "latest":
-            length = jnp.where(running, inputs.prompt_length, decode.length)
+            length = jnp.where(running, result.tokens_in[0], decode.length)
             decode = decode._replace(length=length)
             turn = after_answer(written.tokens, written.length, turn, running)
         before = decode.length
@@ -193,15 +267,22 @@ def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: _State
         lambda decode: (decode, jnp.zeros_like(decode.length)),
         decode,
     )
+    # Rows that had stopped before keep their record.
+    row, at = jnp.arange(len(number)), jnp.where(state.running, number, config.max_rounds)
+
+    def put(all_: Array, one: Array) -> Array:
+        return all_.at[at, row].set(one, mode="drop")
+
     result = Result(
-        jax.tree.map(lambda all_, one: all_.at[number].set(one), result.written, written),
-        result.tokens_in.at[number + 1].set(tokens_in, mode="drop"),
-        jax.tree.map(lambda all_, one: all_.at[number].set(one), result.matches, matches),
-        result.looked_at.at[number].set(looked_at),
+        jax.tree.map(put, result.written, written),
+        result.tokens_in.at[at + 1, row].set(tokens_in, mode="drop"),
+        jax.tree.map(put, result.matches, matches),
+        put(result.looked_at, looked_at),
         result.rounds + state.running,
         jnp.where(state.running, stop_reason, result.stop_reason),
     )
-    return _State(number + 1, running, state.visited | looked_at, decode, result)
+    number = number + state.running
+    return LoopState(number, running, state.visited | looked_at, decode, result)
 
 
 def _first_named(

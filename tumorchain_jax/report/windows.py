@@ -35,10 +35,14 @@ def levels(hu: np.ndarray) -> np.ndarray:
     return np.rint(np.interp(finite, _HU, _LEVELS)).astype(np.uint8)
 
 
+def level_hu() -> np.ndarray:
+    """Return the HU that each of the 256 levels stands for."""
+    return np.interp(np.arange(256), _LEVELS, _HU)
+
+
 def window_greys(window: Window) -> np.ndarray:
     """Return the grey, 0 to 1, in which each of the 256 levels is shown."""
-    hu = np.interp(np.arange(256), _LEVELS, _HU)
-    return np.clip((hu - window.level) / window.width + 0.5, 0, 1)
+    return np.clip((level_hu() - window.level) / window.width + 0.5, 0, 1)
 
 
 def window_filters() -> str:

@@ -41,6 +41,21 @@ def read_nifti(path: Path) -> Volume:
         raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
 
 
+def read_size(path: Path) -> tuple[int, int]:
+    """Read from its header how many voxels a NIfTI file has, and the bytes that they take.
+
+    Raises:
+        InputError: the header is none, or not of a 3D volume.
+    """
+    try:
+        with _open(path) as stream:
+            header = _header(path, stream)
+    except (OSError, EOFError, IsalError) as error:  # type: ignore[misc]  # a class; its stub errs
+        raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
+    voxels = math.prod(_shape(path, header))
+    return voxels, voxels * _dtype(path, header).itemsize
+
+
 def read_description(path: Path) -> str:
     """Read the description field of a NIfTI file that `read_nifti` accepts."""
     with _open(path) as stream:

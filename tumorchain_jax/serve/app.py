@@ -1,31 +1,25 @@
 """The HTTP side: routes, keys, limits, and replies in OpenAI's form."""
 
 import asyncio
-import hmac
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tumorchain_jax.serve.chat_request import ChatRequest, read_request
 from tumorchain_jax.serve.decoding import Chosen
+from tumorchain_jax.serve.http import ERRORS, check_key, guards, read_body, sent
 from tumorchain_jax.serve.refusal import Refusal
-from tumorchain_jax.serve.worker import Done, Event, Job, Piece, Worker, reply_ids
+from tumorchain_jax.serve.reply_ids import reply_ids
+from tumorchain_jax.serve.worker import Done, Event, Job, Piece, Worker
 
 LARGEST_BODY = 4 << 20
-BODY_S = 30.0
-"""Seconds in which a body must have come."""
 LOOK_S = 0.5
 """Seconds between two looks whether a client is still there."""
-LOCAL = ["127.0.0.1", "localhost", "[::1]"]
 
 
 def make_app(worker: Worker, key: str, anywhere: bool = False) -> Starlette:
@@ -37,28 +31,15 @@ def make_app(worker: Worker, key: str, anywhere: bool = False) -> Starlette:
         anywhere: whether requests may name another host than this machine.
     """
     api = _Api(worker, key)
-    # A page of the web whose name leads here must not ask in its reader's name.
-    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["*"] if anywhere else LOCAL)
     return Starlette(
         routes=[
             Route("/health", api.health),
             Route("/v1/models", api.models),
             Route("/v1/chat/completions", api.chat, methods=["POST"]),
         ],
-        middleware=[hosts],
-        exception_handlers={Refusal: _refused, HTTPException: _not_found},
+        middleware=guards(anywhere),
+        exception_handlers=ERRORS,
     )
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return JSONResponse(error.body(), error.status, headers=error.headers)
-
-
-async def _not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path[:80]}: {error.detail}"
-    return JSONResponse(Refusal(error.status_code, message).body(), error.status_code)
 
 
 class _Api:
@@ -67,28 +48,21 @@ class _Api:
         self._next_id = reply_ids()
         self._started = int(time.time())
 
-    def _check_key(self, request: Request) -> None:
-        if not self._key:
-            return
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), self._key.encode()):
-            raise Refusal(401, "the key is missing or wrong")
-
     async def health(self, request: Request) -> Response:
         """Numbers of the queue; no key is asked for."""
         return JSONResponse(self._worker.health())
 
     async def models(self, request: Request) -> Response:
         """The one model."""
-        self._check_key(request)
+        check_key(request, self._key)
         model = {"id": self._worker.name, "object": "model", "created": self._started}
         model["owned_by"] = "tumorchain"
         return JSONResponse({"object": "list", "data": [model]})
 
     async def chat(self, request: Request) -> Response:
         """A reply, whole or in pieces."""
-        self._check_key(request)
-        asked = read_request(await _body(request))
+        check_key(request, self._key)
+        asked = read_request(await read_body(request, LARGEST_BODY))
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event] = asyncio.Queue()
 
@@ -147,13 +121,13 @@ class _Api:
 
         def chunk(delta: dict[str, Any], finish: str | None, logprobs: Any = None) -> str:
             choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
-            return _sent({**head, "choices": [choice]})
+            return sent({**head, "choices": [choice]})
 
         try:
             yield chunk({"role": "assistant", "content": ""}, None)
             while not isinstance(event, Done):
                 if isinstance(event, Refusal):
-                    yield _sent(event.body())
+                    yield sent(event.body())
                     return
                 content = self._logprobs(event)
                 wanted = None if asked.logprobs is None else {"content": content}
@@ -161,7 +135,7 @@ class _Api:
                 event = await self._next(request, job, events)
             yield chunk({}, event.finish_reason)
             if asked.stream_usage:
-                yield _sent({**head, "choices": [], "usage": _usage(event)})
+                yield sent({**head, "choices": [], "usage": _usage(event)})
             yield "data: [DONE]\n\n"
         finally:
             job.cancelled.set()
@@ -195,26 +169,3 @@ def _usage(done: Done) -> dict[str, int]:
         "completion_tokens": done.completion_tokens,
         "total_tokens": done.prompt_tokens + done.completion_tokens,
     }
-
-
-def _sent(values: dict[str, Any]) -> str:
-    return f"data: {json.dumps(values)}\n\n"
-
-
-async def _body(request: Request) -> bytes:
-    """The body of a request.
-
-    Raises:
-        Refusal: (413) it is too long; (408) it takes too long to come.
-    """
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > LARGEST_BODY:
-                    raise Refusal(413, f"the body has more than {LARGEST_BODY} bytes")
-                parts.append(part)
-    except TimeoutError:
-        raise Refusal(408, f"the body did not come within {BODY_S:.0f} s") from None
-    return b"".join(parts)

@@ -1,9 +1,12 @@
 """The server as a process: its address, its key, its end."""
 
 import ipaddress
+import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -44,11 +47,35 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> None:
+class _Server(uvicorn.Server):
+    """Says when it is told to end, before the last requests are done."""
+
+    def __init__(self, config: uvicorn.Config, closing: Callable[[], None]):
+        super().__init__(config)
+        self._closing = closing
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take SIGINT or SIGTERM."""
+        # Not in the handler itself: it may interrupt a thread that holds what closing waits for.
+        threading.Thread(target=self._closing, name="closing", daemon=True).start()
+        # uvicorn's own handler raises the signal again once it is done, which would end the process
+        # before uploads are deleted.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+
+def run(
+    app: Starlette,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    closing: Callable[[], None] = lambda: None,
+) -> None:
     """Serve until SIGINT or SIGTERM; requests that are under way are finished.
 
     Args:
         ready: takes the address once requests can come.
+        closing: called when the end has begun.
 
     Raises:
         InputError: the address is taken, or not of this machine.
@@ -76,6 +103,6 @@ def run(app: Starlette, host: str, port: int, ready: Callable[[str], None]) -> N
     )
     ready(f"http://{name}:{listener.getsockname()[1]}")
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, closing).run(sockets=[listener])
     finally:
         listener.close()

@@ -1,6 +1,5 @@
 """The one thread that owns the model: jobs wait for it in a queue of limited length."""
 
-import itertools
 import logging
 import queue
 import secrets
@@ -215,9 +214,3 @@ class _Writer:
         self._told = max(until, self._told)
         tokens, self._untold = tuple(self._untold), []
         return Piece(text, tokens) if text or tokens else None
-
-
-def reply_ids() -> Callable[[], str]:
-    """A function that gives names of replies, none twice."""
-    prefix, numbers = secrets.token_hex(6), itertools.count()
-    return lambda: f"chatcmpl-{prefix}{next(numbers):06x}"

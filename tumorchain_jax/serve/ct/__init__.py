@@ -1,0 +1,1 @@
+"""Questions about CTs over HTTP, and the page that asks them."""

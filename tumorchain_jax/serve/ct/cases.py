@@ -1,0 +1,92 @@
+"""Scans made ready for questions, the last few kept."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tumorchain_jax.anatomy.organs import labels_named
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.inference.analyzer import Analyzer
+from tumorchain_jax.inference.case import PreparedCase, ensure_organs
+from tumorchain_jax.inference.runner import EncodedScan
+from tumorchain_jax.serve.ct.limits import Limits
+from tumorchain_jax.serve.ct.scan_file import check_scan_file
+from tumorchain_jax.serve.ct.store import Stored
+from tumorchain_jax.serve.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A scan that can be asked about.
+
+    Attributes:
+        name: of its file, for people.
+    """
+
+    name: str
+    case: PreparedCase
+    scan: EncodedScan
+
+
+class Cases:
+    """Prepares scans one at a time, and keeps the last ones with what they were encoded to."""
+
+    def __init__(self, analyzer: Analyzer, limits: Limits):
+        self._analyzer, self._limits = analyzer, limits
+        self._kept: OrderedDict[tuple[str, str], Ready] = OrderedDict()
+        self._one = threading.Lock()
+
+    def get(self, file: Stored, mask: Stored | None, organs: Collection[int] = ()) -> Ready:
+        """Prepare a scan, or find it prepared; with these organs (merged labels) segmented.
+
+        Raises:
+            Refusal: (400) the scan or its mask cannot be used; (413) it is too large.
+        """
+        key = file.id, "" if mask is None else mask.id
+        with self._one:
+            found = self._kept.get(key)
+            try:
+                ready = self._prepared(file, mask, organs, found)
+            except InputError as error:
+                raise Refusal(400, _told(error, file, mask), "file") from None
+            self._kept[key] = ready
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._limits.scans:
+                self._kept.popitem(last=False)
+        return ready
+
+    def _prepared(
+        self, file: Stored, mask: Stored | None, organs: Collection[int], found: Ready | None
+    ) -> Ready:
+        if found is None:
+            for each in (file, mask):
+                if each is not None:
+                    check_scan_file(each.path, self._limits)
+            case = self._analyzer.prepare(file.path, None if mask is None else mask.path)
+        else:
+            case = found.case
+        with_organs = ensure_organs(case, organs, self._analyzer.checkpoint)
+        if found is not None and with_organs is case:
+            return found
+        return Ready(file.name, with_organs, self._analyzer.runner.encode(with_organs))
+
+    def forget(self, file_id: str) -> None:
+        """Drop what was kept of a file."""
+        with self._one:
+            for key in [key for key in self._kept if file_id in key]:
+                del self._kept[key]
+
+
+def organs_of(question: str) -> set[int]:
+    """Merged labels of the organs that a question names."""
+    return {label for each in labels_named(question) for label in each.labels}
+
+
+def _told(error: InputError, file: Stored, mask: Stored | None) -> str:
+    """The error without the paths of this machine."""
+    text = str(error).removesuffix("; " + error.hint)
+    for each in (mask, file):
+        if each is not None:
+            text = text.replace(str(each.path), each.name)
+    return text[:500]
