@@ -75,6 +75,7 @@ def verify(folder: Path) -> Verified:
 
 
 def file_problems(folder: Path) -> Iterator[str]:
+    """Yield which files of a run are missing, or are not what it wrote."""
     try:
         lines = (folder / SUMS).read_text("utf-8").splitlines()
     except UnicodeDecodeError:
