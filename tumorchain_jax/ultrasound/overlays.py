@@ -9,11 +9,11 @@ without them.
 Shape letters: H W pixels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from scipy import ndimage
 
@@ -51,15 +51,15 @@ class Glyph(NamedTuple):
 def find_overlays(grey: UInt8[np.ndarray, "H W"]) -> tuple[str, ...]:
     """Return which marks a picture seems to have: `text`, `calipers`."""
     reduced = _reduced(grey)
-    lines = [line for rise in RISES for line in _lines(_glyphs(reduced, rise))]
-    response = _crosses(reduced)
+    above = reduced - ndimage.grey_opening(reduced, (STROKE_PX, STROKE_PX))
+    lines = [line for rise in RISES for line in _lines(_glyphs(reduced, above >= rise))]
+    strokes = above >= CROSS_RISE
     for line in lines:  # letters have crossings too
         height = line[0].bottom - line[0].top
         rows = slice(max(0, line[0].top - 2), line[0].bottom + 2)
-        response[rows, max(0, line[0].left - 4 * height) : line[-1].right + 4 * height] = 0
-    found, _ = ndimage.label(response >= CROSS_RISE)
-    places = [spot for spot in ndimage.find_objects(found) if spot is not None]
-    marks = [("text", bool(lines)), ("calipers", len(places) >= LEAST_CROSSES)]
+        strokes[rows, max(0, line[0].left - 4 * height) : line[-1].right + 4 * height] = False
+    found, _ = ndimage.label(_is_cross(reduced, strokes), np.ones((3, 3)))
+    marks = [("text", bool(lines)), ("calipers", found.max() >= LEAST_CROSSES)]
     return tuple(name for name, is_there in marks if is_there)
 
 
@@ -69,9 +69,10 @@ def _reduced(grey: UInt8[np.ndarray, "H W"]) -> Float[np.ndarray, "h w"]:
     return np.asarray(picture, np.float32)
 
 
-def _glyphs(grey: Float[np.ndarray, "H W"], rise: float) -> Sequence[Glyph]:
-    """Parts that rise above what is around, of a letter's size, from left to right."""
-    strokes = grey - ndimage.grey_opening(grey, (STROKE_PX, STROKE_PX)) >= rise
+def _glyphs(
+    grey: Float[np.ndarray, "H W"], strokes: Bool[np.ndarray, "H W"]
+) -> Sequence[Glyph]:
+    """Strokes of a letter's size, from left to right."""
     parts, _ = ndimage.label(strokes, np.ones((3, 3)))
     found = []
     for number, box in enumerate(ndimage.find_objects(parts), 1):
@@ -106,33 +107,43 @@ def _continues(one: Glyph, other: Glyph) -> bool:
     )
 
 
-def _crosses(grey: Float[np.ndarray, "H W"]) -> Float[np.ndarray, "H W"]:
-    """How far the darkest arm of a + or x around each pixel is above the brightest gap."""
-    found = np.full(grey.shape, -np.inf, np.float32)
+def _is_cross(
+    grey: Float[np.ndarray, "H W"], strokes: Bool[np.ndarray, "H W"]
+) -> Bool[np.ndarray, "H W"]:
+    """On which strokes the arms of a + or x cross: each is brighter than all gaps between them."""
+    margin = max(ARMS_PX)
+    padded = np.pad(grey, margin, mode="edge")
+    found = np.zeros(grey.shape, bool)
+
+    def means(at: Int[np.ndarray, "N 2"], offsets: Int[np.ndarray, "K 2"]) -> np.ndarray:
+        y, x = (at[:, None] + offsets + margin).transpose(2, 0, 1)
+        return padded[y, x].mean(axis=1)
+
     for arm in ARMS_PX:
-        for arms, gaps in _kernels(arm):
-            darkest, brightest = (
-                choose([ndimage.correlate(grey, k, mode=mode) for k in kernels], axis=0)
-                for choose, kernels, mode in ((np.min, arms, "constant"), (np.max, gaps, "nearest"))
-            )
-            np.maximum(found, darkest - brightest, out=found)
+        for arms, gaps in _crossings(arm):
+            at = np.argwhere(strokes)
+            darkest = np.min([means(at, offsets) for offsets in arms], axis=0)
+            for offsets in gaps:  # most strokes fail at the first
+                keep = darkest - means(at, offsets) >= CROSS_RISE
+                at, darkest = at[keep], darkest[keep]
+            found[tuple(at.T)] = True
     return found
 
 
-def _kernels(arm: int) -> Iterator[tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]:
-    """Means over the four arms and over the four gaps between them: of a + and of an x."""
+def _crossings(arm: int) -> Iterator[tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]:
+    """Offsets (y, x) of the four arms and of the four gaps between them: of a +, and of an x."""
     y, x = np.mgrid[-arm : arm + 1, -arm : arm + 1]
-    signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
-    axes = ((y, x), (-y, x), (x, y), (-x, y))
+    corners = [(a * y, b * x) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+    sides = [(y, x), (-y, x), (x, y), (-x, y)]
+
+    def offsets(masks: Iterable[np.ndarray]) -> list[np.ndarray]:
+        return [np.argwhere(mask) - arm for mask in masks]
+
     yield (
-        [_mean((along > 0) & (across == 0)) for along, across in axes],
-        [_mean((a * y >= 2) & (b * x >= 2)) for a, b in signs],
+        offsets((along > 0) & (across == 0) for along, across in sides),
+        offsets((down >= 2) & (right >= 2) for down, right in corners),
     )
     yield (
-        [_mean((a * y > 0) & (a * y == b * x)) for a, b in signs],
-        [_mean(along - abs(across) >= 2) for along, across in axes],
+        offsets((down > 0) & (down == right) for down, right in corners),
+        offsets(along - abs(across) >= 2 for along, across in sides),
     )
-
-
-def _mean(where: Bool[np.ndarray, "K K"]) -> Float[np.ndarray, "K K"]:
-    return (where / where.sum()).astype(np.float32)
