@@ -69,9 +69,7 @@ def _reduced(grey: UInt8[np.ndarray, "H W"]) -> Float[np.ndarray, "h w"]:
     return np.asarray(picture, np.float32)
 
 
-def _glyphs(
-    grey: Float[np.ndarray, "H W"], strokes: Bool[np.ndarray, "H W"]
-) -> Sequence[Glyph]:
+def _glyphs(grey: Float[np.ndarray, "H W"], strokes: Bool[np.ndarray, "H W"]) -> Sequence[Glyph]:
     """Strokes of a letter's size, from left to right."""
     parts, _ = ndimage.label(strokes, np.ones((3, 3)))
     found = []

@@ -143,7 +143,12 @@ def test_head_of_a_thousand_classes_is_refused(
 def test_stopped_run_goes_on_with_the_same_numbers(data: Path, tmp_path: Path) -> None:
     """Through the command: four steps at once, or the last two from a checkpoint."""
     words = ["train", "--config", "bus_nano_resnet", f"--config.data.folder={data}"]
-    words += [f"--config.data.cache={tmp_path}/cache", "--config.model.width=4", *TINY.LESS, "--config.model.blocks=(1,)"]
+    words += [
+        f"--config.data.cache={tmp_path}/cache",
+        "--config.model.width=4",
+        *TINY.LESS,
+        "--config.model.blocks=(1,)",
+    ]
     words += ["--config.steps=4", "--config.checkpoint.every=2"]
     for name in ("whole", "stopped"):
         assert main([*words, "--workdir", f"{tmp_path}/{name}"]) == 0
