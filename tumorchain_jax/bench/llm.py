@@ -27,7 +27,7 @@ CAPACITY, LATENCY_S, TIMEOUT_S = 16, 0.1, 2.0
 """Of the server that breaks them."""
 
 
-def bench_llm(calls: int = 2000, faulty: int = 1000) -> dict[str, float]:
+def bench_llm(calls: int = 2000, faulty: int = 3000) -> dict[str, float]:
     """Measure calls a second, and good replies a second from a server that breaks 30 %.
 
     The reference of the first is a loop of bare httpx2 calls, as many in flight, that keeps

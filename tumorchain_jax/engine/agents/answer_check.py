@@ -12,6 +12,8 @@ from tumorchain_jax.engine.agents.statements import LESIONS, NO_TUMOUR, TUMOUR
 from tumorchain_jax.engine.case import Claim, Step
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
 
+# How a question begins that asks for a category; the others ask for yes or no.
+_ASKS_CATEGORY = ("Which ", "Give ", "How ", "Name ")
 _LETTERS = {"tumor": "T", "node": "N", "metastasis": "M"}
 
 
@@ -80,6 +82,8 @@ class _Said:
     def has_stage(self, record: Record) -> bool:
         letter = _LETTERS[record.subtask]
         stages = self.objects[letter] or self.objects[f"imaging {letter}"]
+        if (record.answer in (YES, NO)) == record.question.startswith(_ASKS_CATEGORY):
+            return False
         if record.answer not in (YES, NO):
             return stages == {record.answer}
         if not stages:

@@ -13,7 +13,14 @@ from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Str
 from tumorchain_jax.engine.agents.questions import Mix, Question, draw, questions
 from tumorchain_jax.engine.agents.reasoner import reason
 from tumorchain_jax.engine.agents.rounds import asked_rounds, search_rounds, think
-from tumorchain_jax.engine.agents.statements import TUMOUR, is_sure, is_tumour, labels_of, signs
+from tumorchain_jax.engine.agents.statements import (
+    GENERAL,
+    TUMOUR,
+    is_sure,
+    is_tumour,
+    labels_of,
+    signs,
+)
 from tumorchain_jax.engine.agents.summarizer import summarize
 from tumorchain_jax.engine.agents.traces import record_id, record_line
 from tumorchain_jax.engine.case import Case, CaseResult, Rejected, Review, Step, Trace
@@ -253,11 +260,20 @@ class _Work:
         return record, steps
 
     def _chains(self, ask: Ask, tellings: Sequence[Told]) -> dict[int, Chain]:
+        """Choose what a search tells of each organ: of healthy ones beside a tumour the least."""
+        ill = any(told.view.organ in ask.answer for told in tellings)
         chains = {}
         for told in tellings:
             steps = told.chain
-            if told.view.organ in ask.answer and ask.subtask == "cot_report":
-                steps += told.summary.steps
+            if told.view.organ in ask.answer:
+                steps = tuple(step for step in steps if step.level != "reasoning")
+                steps += told.summary.steps if ask.subtask == "cot_report" else ()
+            elif ill:
+                steps = tuple(
+                    step
+                    for step in steps
+                    if step.level == "finding" and step.claims[0].subject != GENERAL
+                )
             chains[labels_of(told.view.organ)[0]] = within(ask.subtask, steps)
         return chains
 

@@ -58,6 +58,7 @@ _AT = " in {part}"
 _SIGN = ("the {organ} shows {object}", "there is {object} in the {organ}")
 _SIGN_AT = ("there is {object} in {part}",)
 _NODES = ("there are {object} enlarged lymph nodes near the {organ}",)
+_NODE = ("there is {object} enlarged lymph node near the {organ}",)
 _COUNT = (
     "the {organ} shows {object} of them in all",
     "in all there are {object} of them in the {organ}",
@@ -195,7 +196,8 @@ class _Writer:
             text = self.words.pick(wordings).format(organ=organ, object=said, part=the(fact.part))
             yield Step("finding", text, tuple(claims))
         for group in _alike(f for f in whole if f.attribute == "nodes"):
-            text = self.words.pick(_NODES).format(organ=organ, object=object_of(group[0]))
+            wordings = _NODE if object_of(group[0]) == "1" else _NODES
+            text = self.words.pick(wordings).format(organ=organ, object=object_of(group[0]))
             yield Step("finding", text, (claim_of(*group),))
         for group in _alike(f for f in whole if f.attribute == "count" and f.value.isdigit()):
             if any(f.lesion for f in self.facts if f.organ == organ):

@@ -51,7 +51,6 @@ def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
         "agrees": lambda row: None if row.agrees is None else 100.0 * row.agrees,
     }
     values = {
-        "run": dict(run),
         "asked": len(rows),
         "patients": len({row.patient for row in rows}),
         "answered": len(rows) - states[ABSTAINED],
@@ -67,7 +66,7 @@ def score(rows: Sequence[Judged], run: Mapping[str, Any]) -> dict[str, Any]:
         "agrees_corrected": _corrected(rows, run.get("calibration")),
         "subtasks": _subtasks(rows),
     }
-    return _rounded(values)
+    return {"run": dict(run), **_rounded(values)}
 
 
 def cot_e(row: Judged) -> float | None:

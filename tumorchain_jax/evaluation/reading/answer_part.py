@@ -18,6 +18,8 @@ Why = Literal[
 ]
 ERROR_MARK = "[ERROR]"
 """Begins the text that a runner keeps where the model raised an error."""
+LONGEST = 10_000
+"""Characters; what is longer after the reasoning is no answer to one question."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def answer_part(text: str) -> str | Abstained:
     if tagged := _ANSWER.findall(text):
         text = tagged[-1]
     text = text.strip()
+    if len(text) > LONGEST:
+        return Abstained("ambiguous")
     return text if re.search(r"\w", text) else Abstained("empty")
 
 
