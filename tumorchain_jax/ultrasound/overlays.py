@@ -1,7 +1,7 @@
 """Marks burned into a picture: text of a patient or device, and calipers.
 
-Ultrasound itself has speckle and bright layers; marks are drawn. Letters are bright, thin, and stand
-in a line with equal tops and bottoms; a caliper is a small + or x whose four arms are brighter than
+Ultrasound has speckle and bright layers; marks are drawn. Letters are bright, thin, and stand in a
+line with equal tops and bottoms; a caliper is a small + or x whose four arms are brighter than
 all that lies between them. What is found is reported of each picture, and pictures are not changed:
 a classifier may lean on marks, and the report of a cross-validation compares pictures with and
 without them.
