@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter
+from bus_pictures import CASES, write_pictures
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.config import read_config
@@ -23,33 +23,6 @@ from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 pytestmark = pytest.mark.program
-CASES = 24
-
-
-def write_pictures(root: Path) -> None:
-    """BUS-BRA's layout: benign lesions are dark and wide, malignant ones bright and tall."""
-    (root / "Images").mkdir(parents=True)
-    (root / "Masks").mkdir()
-    rows = ["ID,Case,Histology,Pathology,BIRADS,Device,Width,Height,Side,BBOX"]
-    for case in range(CASES):
-        rng = np.random.default_rng(case)
-        noise = Image.fromarray(rng.integers(0, 255, (80, 80), np.uint8))
-        smooth = np.asarray(noise.filter(ImageFilter.GaussianBlur(4)), float)
-        grey = 40 + 120 * (smooth - smooth.min()) / np.ptp(smooth)
-        malignant = case % 2 == 1
-        half = (20, 9) if malignant else (9, 20)
-        y, x = np.mgrid[:80, :80]
-        inside = ((y - 40) / half[0]) ** 2 + ((x - 40) / half[1]) ** 2 <= 1
-        grey[inside] = 230 if malignant else 10
-        name = f"bus_{case:04d}-s"
-        Image.fromarray(grey.astype(np.uint8)).save(root / "Images" / f"{name}.png")
-        Image.fromarray(inside).save(root / "Masks" / f"{name.replace('bus_', 'mask_')}.png")
-        label = "malignant" if malignant else "benign"
-        birads = "5" if malignant else "3"
-        rows.append(f'{name},{case},x,{label},{birads},Logiq 7,80,80,single,"[1,1,1,1]"')
-    (root / "bus_data.csv").write_text("\n".join(rows) + "\n")
-
-
 OPTIONS = [
     *("--config.data.folds=2", "--config.data.side=32", "--config.steps=12"),
     *("--config.batch_size=4", "--config.learning_rate=0.01", "--config.log_every=100"),
