@@ -14,6 +14,8 @@ from tumorchain_jax.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tumorchain_jax.llm.progress import Progress
+
 CASES = "folder that `bust cases` wrote"
 STUDY = "folder that `bust pages` wrote"
 
@@ -50,6 +52,34 @@ def add_command(command: Command) -> None:
     )  # fmt: skip
     add("--arbiter", type=Path, metavar="FILE", help="what the arbiter's page saved")
     add("--json", action="store_true", help="print the agreement as JSON")
+
+    safety = command("bust safety", _safety, "Make pictures on which a confident answer is wrong")
+    add = safety.add_argument
+    _takes_cases(add)
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="new folder")
+    add("--each", type=int, default=30, metavar="N", help="of a group, at most (default: 30)")
+    add("--seed", type=int, default=0, help="default: 0")
+    add("--ct", type=Path, metavar="DIR", help="pictures of CT slices, for that group")
+    add("--abdomen", type=Path, metavar="DIR", help="pictures of the abdomen, for that group")
+
+    ask = command("bust ask", _ask, "Ask a model behind an endpoint; no reply is paid for twice")
+    add = ask.add_argument
+    _takes_cases(add)
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="the run; resumed if there")
+    add("--safety", type=Path, metavar="DIR", help="folder that `bust safety` wrote")
+    add("--endpoint", required=True, metavar="NAME", help="of the endpoints file")
+    add(
+        "--endpoints", type=Path, default=Path("endpoints.toml"), metavar="FILE",
+        help="where endpoints are described (llm/README.md); default: endpoints.toml",
+    )  # fmt: skip
+    add("--allow-remote", action="store_true", help="let pictures leave this machine")
+    add("--budget", type=float, metavar="COST", help="the most that all replies may cost")
+    add(
+        "--sweep", type=int, default=0, metavar="N",
+        help="cases that are asked five times at temperatures 0, 0.3, 0.7 and 1 (default: 0)",
+    )  # fmt: skip
+    add("--seed", type=int, default=0, help="of the draw of these cases (default: 0)")
+    add("--json", action="store_true", help="print the counts as JSON")
 
     simulate = command(
         "bust simulate", _simulate, "Prove the agreement's arithmetic on simulated readers"
@@ -136,4 +166,41 @@ def _simulate(options: argparse.Namespace) -> int:
         return 0
     proof = prove(load_lexicon(), options.runs, options.cases, options.seed)
     print(json.dumps(proof._asdict()) if options.json else proof_text(proof))
+    return 0
+
+
+def _safety(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.bust.safety import write_safety
+
+    check_numbers(options, each=(1, 10_000), seed=SEEDS)
+    folders = {"ct": options.ct, "abdomen": options.abdomen}
+    others = {name: folder for name, folder in folders.items() if folder}
+    counts = write_safety(options.input, options.output, options.each, options.seed, others)
+    for group, count in counts.items():
+        print(f"{group:10} {count}")
+    return 0
+
+
+def _ask(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from tumorchain_jax.evaluation.bust.ask import ask
+    from tumorchain_jax.evaluation.bust.plan import plan
+    from tumorchain_jax.evaluation.chain.open_judge import find_endpoint
+
+    check_numbers(options, sweep=(0, 100_000), seed=SEEDS)
+    endpoint = find_endpoint(options.endpoints, options.endpoint)
+    print(f"statistical plan {plan().sha256}", file=sys.stderr)
+    with tqdm(unit="question", disable=None) as bar:
+
+        def tell(progress: "Progress") -> None:
+            bar.total = progress.total
+            bar.update(1)
+
+        counts = ask(
+            options.input, options.safety, options.output, endpoint, sweep=options.sweep,
+            seed=options.seed, budget=options.budget, allow_remote=options.allow_remote, tell=tell,
+        )  # fmt: skip
+    told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+    print(json.dumps(counts) if options.json else told)
     return 0

@@ -1,6 +1,7 @@
 """Inclusion and exclusion over a prepared manifest, and how many pictures fell out where.
 
     OUTPUT/manifest.jsonl the cases: lines of the manifest under new, meaningless names
+    OUTPUT/key.tsv        case and its name in the manifest; for the organiser alone
     OUTPUT/images/        their pictures, pixels alone
     OUTPUT/flow.json, flow.txt, flow.svg    what fell out where
     OUTPUT/excluded.tsv   each excluded picture and why
@@ -29,7 +30,7 @@ from tumorchain_jax.ultrasound.lesion import MANIFEST, Lesion, lines, read_manif
 from tumorchain_jax.ultrasound.overlays import find_overlays
 from tumorchain_jax.ultrasound.picture import read_picture
 
-FLOW = "flow.json"
+FLOW, KEY = "flow.json", "key.tsv"
 REASONS = {
     "unreadable": "not a readable 8-bit picture",
     "colour": "in colour: Doppler, elastography or contrast",
@@ -218,8 +219,10 @@ def write_cases(folder: Path, output: Path, rules: Rules) -> Flow:
     chosen, reasons, flow = select(folder, rules)
     with atomic_directory(output) as part:
         (part / "images").mkdir()
-        kept = [_case(folder, part, row) for row in chosen]
-        kept.sort(key=lambda row: row.id)
+        made = {row.id: _case(folder, part, row) for row in chosen}
+        kept = sorted(made.values(), key=lambda row: row.id)
+        key = "".join(f"{row.id}\t{json.dumps(name)}\n" for name, row in made.items())
+        (part / KEY).write_text(key, "utf-8")
         (part / MANIFEST).write_text("".join(lines(kept)), "utf-8")
         values = flow_values(flow) | {"rules": asdict(rules)}
         (part / FLOW).write_text(json.dumps(values, indent=1) + "\n", "utf-8")
