@@ -81,6 +81,31 @@ def add_command(command: Command) -> None:
     add("--seed", type=int, default=0, help="of the draw of these cases (default: 0)")
     add("--json", action="store_true", help="print the counts as JSON")
 
+    tiers = command("bust tiers", _tiers, "Sort lesions by difficulty: consensus of classifiers")
+    add = tiers.add_argument
+    _takes_cases(add)
+    add(
+        "--family", nargs="+", required=True, metavar="NAME=FILE",
+        help="two or more: a family and its scores.jsonl of `bus crossval`, three or more seeds",
+    )  # fmt: skip
+    add("-o", "--output", type=Path, required=True, metavar="FILE", help="file of the tiers")
+
+    report = command("bust report", _report, "Score a run as the plan says; one page, checklists")
+    add = report.add_argument
+    _takes_cases(add)
+    add("--run", type=Path, required=True, metavar="DIR", help="folder that `bust ask` wrote")
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="new folder")
+    add(
+        "--study", type=Path, metavar="DIR",
+        help="adjudicated study as the reference; else the categories of the manifest",
+    )  # fmt: skip
+    add("--tiers", type=Path, metavar="FILE", help="what `bust tiers` wrote")
+    add(
+        "--classifiers", nargs="+", default=[], metavar="NAME=FILE",
+        help="out-of-fold scores of classifiers, beside the model",
+    )  # fmt: skip
+    add("--json", action="store_true", help="print the scores as JSON")
+
     simulate = command(
         "bust simulate", _simulate, "Prove the agreement's arithmetic on simulated readers"
     )
@@ -203,4 +228,35 @@ def _ask(options: argparse.Namespace) -> int:
         )  # fmt: skip
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     print(json.dumps(counts) if options.json else told)
+    return 0
+
+
+def _named(flag: str, words: list[str]) -> list[tuple[str, Path]]:
+    found = []
+    for word in words:
+        name, sign, path = word.partition("=")
+        if not (name and sign and path):
+            raise InputError("command line", flag, word[:60], "NAME=FILE", "fix it")
+        found.append((name, Path(path)))
+    return found
+
+
+def _tiers(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.bust.tiers import make_tiers, write_tiers
+
+    values = make_tiers(options.input, _named("--family", options.family))
+    write_tiers(options.output, values)
+    told = ", ".join(f"{count} {tier}" for tier, count in values["counts"].items())
+    print(f"{told}; {len(values['without'])} lesions without out-of-fold scores")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.bust.report import write_report
+
+    values, said = write_report(
+        options.input, options.run, options.output, options.study, options.tiers,
+        _named("--classifiers", options.classifiers),
+    )  # fmt: skip
+    print(json.dumps(values) if options.json else f"{said}\n{NOTICE}")
     return 0
