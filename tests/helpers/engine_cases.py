@@ -37,7 +37,7 @@ class Paper:
         source = Source(self.kind, "", start, start + len(quote), quote)
         fact = Fact(
             case=self.case, organ=organ, attribute=attribute, value=value, source=source, **values
-        )  # type: ignore[arg-type]
+        )
         self._facts.append(fact)
         return fact
 
@@ -122,4 +122,4 @@ def knowing(facts: Sequence[Fact], **changes: object) -> Settings:
     """Return settings whose Extractor knows the facts."""
     names = tuple((name, "rules") for name in ("reasoner", "calibrator", "summarizer"))
     agents = Agents(lambda case: tuple(facts), reason, calibrate, summarize, names)
-    return replace(Settings(agents=agents), **changes)  # type: ignore[arg-type]
+    return replace(Settings(agents=agents), **changes)

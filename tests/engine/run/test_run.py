@@ -196,7 +196,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(
     def full(store: Store, head: Head, more: object) -> None:
         if head.case == "c-9":
             raise OSError(28, "No space left on device")
-        append(store, head, more)  # type: ignore[arg-type]
+        append(store, head, more)
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "append", full)

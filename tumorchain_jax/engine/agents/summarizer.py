@@ -6,9 +6,10 @@ stay, and the difference is reported: no finding is invented to make them agree.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
 from tumorchain_jax.anatomy.organs import COLORECTUM, ESOPHAGUS, STOMACH
-from tumorchain_jax.anatomy.staging import Extent
+from tumorchain_jax.anatomy.staging import Depth, Extent
 from tumorchain_jax.engine.agents.protocol import Chain, Stage, Summary, View
 from tumorchain_jax.engine.agents.statements import (
     NO_TUMOUR,
@@ -24,7 +25,7 @@ from tumorchain_jax.engine.graph.load import Edge
 
 HOLLOW = (STOMACH, ESOPHAGUS, COLORECTUM)
 LETTERS = ("T", "N", "M")
-_DEPTHS = ("inner wall", "wall", "fat", "surface", "neighbour")
+_DEPTHS: tuple[Depth, ...] = get_args(Depth)
 _IMAGING = "from these findings imaging alone gives {value}"
 _PATHOLOGY = "pathology states {value}"
 _STATED = "imaging is stated as {value}"
@@ -152,8 +153,9 @@ def _depth(label: int, organ: str, facts: Sequence[Fact]) -> Found:
     lesions = {f.lesion for f in said}
     if any(len({f.value for f in said if f.lesion == n}) > 1 for n in lesions):
         return None
-    deepest = max(said, key=lambda fact: _DEPTHS.index(fact.value))
-    return Extent(label, (10.0,), deepest.value), said  # type: ignore[arg-type]
+    values = [fact.value for fact in said]
+    deepest = max(depth for depth in range(len(_DEPTHS)) if _DEPTHS[depth] in values)
+    return Extent(label, (10.0,), _DEPTHS[deepest]), said
 
 
 def _nodes(label: int, organ: str, facts: Sequence[Fact]) -> Found:
