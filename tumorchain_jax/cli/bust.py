@@ -93,7 +93,10 @@ def add_command(command: Command) -> None:
     report = command("bust report", _report, "Score a run as the plan says; one page, checklists")
     add = report.add_argument
     _takes_cases(add)
-    add("--run", type=Path, required=True, metavar="DIR", help="folder that `bust ask` wrote")
+    add(
+        "--run", dest="asked", type=Path, required=True, metavar="DIR",
+        help="folder that `bust ask` wrote",
+    )  # fmt: skip
     add("-o", "--output", type=Path, required=True, metavar="DIR", help="new folder")
     add(
         "--study", type=Path, metavar="DIR",
@@ -255,7 +258,7 @@ def _report(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.report import write_report
 
     values, said = write_report(
-        options.input, options.run, options.output, options.study, options.tiers,
+        options.input, options.asked, options.output, options.study, options.tiers,
         _named("--classifiers", options.classifiers),
     )  # fmt: skip
     print(json.dumps(values) if options.json else f"{said}\n{NOTICE}")

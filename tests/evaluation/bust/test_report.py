@@ -137,7 +137,8 @@ def test_report_is_one_offline_page_with_its_checklists(
     assert tripod["items"]["12 ethics"]["state"] == "missing"
     assert tripod["items"]["6b prompt and its development"]["value"]["sha256"]
     assert tripod["filled"] + tripod["missing"] == len(tripod["items"])
-    write_report(cases, folder / "run", tmp_path / "again", folder / "study")
+    words = ["bust", "report", "-i", f"{cases}", "--run", f"{folder}/run"]
+    assert main([*words, "-o", f"{tmp_path}/again", "--study", f"{folder}/study"]) == 0
     for name in ("scores.json", "scores.txt", "reporting.json", "report.html"):
         one, other = ((tmp_path / each / name).read_bytes() for each in ("out", "again"))
         assert one == other
