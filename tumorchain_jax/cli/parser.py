@@ -13,6 +13,7 @@ from tumorchain_jax.cli import (
     analyze,
     bench,
     bus,
+    bust,
     calibrate,
     chat,
     compare,
@@ -40,7 +41,7 @@ GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, engine, prepare),
     "Weights": (convert, chat, serve),
-    "Breast ultrasound": (bus,),
+    "Breast ultrasound": (bus, bust),
     "Large machines": (preflight, compile),
     "Research": (deeptumorvqa, experiments, bench, info),
 }

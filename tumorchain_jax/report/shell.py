@@ -15,6 +15,11 @@ from tumorchain_jax import NOTICE
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
+def form_style() -> str:
+    """CSS of pages on which people answer, for `more_style`."""
+    return files("tumorchain_jax.report").joinpath("form.css").read_text("utf-8")
+
+
 def page(title: str, content: str, code: str = "", more_style: str = "", allowed: str = "") -> str:
     """Put content into a whole page, between two notices.
 
