@@ -97,6 +97,7 @@ def patient() -> Patient:
 
 def test_lesion_is_visible_on_the_slices_that_cut_it(patient: Patient) -> None:
     records = {r.subtask: r for r in patient_records(patient, 0, ())}
+    elsewhere = replace(records["shape"], subtask="metastasis")
     shown = EVEN.cuts((64, 8, 8))
     assert 40 not in {cut.index for cut in shown}
     for height, expected in ((40, False), (41, True)):
@@ -105,7 +106,7 @@ def test_lesion_is_visible_on_the_slices_that_cut_it(patient: Patient) -> None:
         ill = replace(patient, lesion_map=Volume(lesions, np.eye(4)))
         for subtask in ("shape", "segment_localization", "count", "cot_report", "tumor"):
             assert is_visible(ill, records[subtask], shown) is expected
-        assert is_visible(ill, records["metastasis"], shown) is None  # none is there
+        assert is_visible(ill, elsewhere, shown) is None  # none is there
     healthy = replace(patient, lesions=())
     assert is_visible(healthy, records["cot_report"], shown) is None
 
