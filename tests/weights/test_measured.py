@@ -18,7 +18,7 @@ from tumorchain_jax.weights.measured import (
     write_evaluation,
     write_training,
 )
-from tumorchain_jax.weights.scores import DIGITAL, REAL, DomainScores, Score
+from tumorchain_jax.weights.scores import DIGITAL, DOMAINS, REAL, DomainScores, Score
 from tumorchain_jax.weights.seeds import overlap
 
 SHA = "ab" * 32
@@ -124,3 +124,13 @@ def test_damaged_files_are_refused_by_field(
     (tmp_path / name).write_text(json.dumps(values | change))
     with pytest.raises(InputError, match=field):
         read_measured(tmp_path, SHA)
+
+
+def test_every_kind_of_patients_has_an_entry_of_its_own(tmp_path: Path) -> None:
+    for count, domain in enumerate(DOMAINS, 1):
+        scores = DomainScores(domain, count, None, SCORES.subtasks)
+        write_evaluation(tmp_path, SHA, domain, scores)
+    found = read_measured(tmp_path, SHA).domains
+    assert {name: found[name].patients for name in DOMAINS} == dict(
+        zip(DOMAINS, range(1, len(DOMAINS) + 1), strict=True)
+    )

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
+from tumorchain_jax.cli.evaluate_endpoint import (
+    add_endpoint_options,
+    check_endpoint_options,
+    evaluate_by_endpoint,
+)
 from tumorchain_jax.cli.options import (
     SEEDS,
     Command,
@@ -109,6 +114,7 @@ def add_command(command: Command) -> None:
         help="with --dice --real: what each label of LABELMAP means (TotalSegmentator v2 id); "
         "other labels are left out; default: labels are ids",
     )
+    add_endpoint_options(add)
     add("--json", action="store_true", help="print the score as JSON")
 
 
@@ -123,12 +129,15 @@ def _evaluate(options: argparse.Namespace) -> int:
     if options.answers and not options.items:
         hint = "add --rescore ITEMS, which says what is asked"
         raise InputError("command line", "--answers", "no items", "--rescore as well", hint)
+    check_endpoint_options(options)
     if options.probe:
         return _probe(options)
     if options.dice:
         return _dice(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     settings = _settings(options)
+    if options.by:
+        return evaluate_by_endpoint(options, settings)
     use_compilation_cache()
     score, text = evaluate(
         options.checkpoint,

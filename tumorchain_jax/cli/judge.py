@@ -151,7 +151,12 @@ def _named(options: argparse.Namespace) -> Iterator["Judge"]:
 
             endpoint = find_endpoint(options.endpoints, name)
             if not options.action:
-                check_other(endpoint, options.subject, options.allow_self)
+                from tumorchain_jax.evaluation.slices.run import recorded_subject
+
+                # What the evaluation noted counts as well as what the user says.
+                recorded = recorded_subject(options.input)
+                for subject in {options.subject or recorded, recorded or options.subject}:
+                    check_other(endpoint, subject, options.allow_self)
             with endpoint_judge(endpoint, _journal(options), options.allow_remote) as judge:
                 yield judge
         case words:

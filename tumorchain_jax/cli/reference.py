@@ -22,6 +22,7 @@ help texts, not this page.
 | `main.py` | runs a command line; every error becomes one line and an exit code |
 | `parser.py` | the subcommands in groups; refuses unknown, shortened and joined flags |
 | `options.py` | flags and checks that several subcommands share |
+| `evaluate_endpoint.py` | the flags of `evaluate --by endpoint`, and its call |
 | `segmenter_flags.py` | the flags that choose a segmenter |
 | `printing.py` | lines and chains at the terminal, without control characters |
 | `reference.py` | writes this page |

@@ -27,7 +27,14 @@ from tumorchain_jax.inference.analyzer import Analyzer, PreparedCase
 from tumorchain_jax.phantoms.dataset import model_scan
 from tumorchain_jax.phantoms.patient import Patient, make_patient, paint_lesion
 from tumorchain_jax.phantoms.records import largest, patient_records
-from tumorchain_jax.phantoms.settings import SIMPLE, SIMPLE_PATIENTS, PatientSettings
+from tumorchain_jax.phantoms.settings import (
+    CONSPICUOUS,
+    MIXED,
+    REALISTIC,
+    SIMPLE,
+    SIMPLE_PATIENTS,
+    PatientSettings,
+)
 from tumorchain_jax.reasoning.crops import ScanCrops
 from tumorchain_jax.reasoning.organ_cells import organ_cells
 from tumorchain_jax.scan.crops import place
@@ -35,13 +42,27 @@ from tumorchain_jax.scan.orientation import reorient
 from tumorchain_jax.scan.preprocess import GridTransform, PreparedScan
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.weights.model_folder import ModelFolder
-from tumorchain_jax.weights.scores import DIGITAL, REAL, REALISTIC_DIGITAL
+from tumorchain_jax.weights.scores import (
+    CONSPICUOUS_DIGITAL,
+    DIGITAL,
+    MIXED_DIGITAL,
+    REAL,
+    REALISTIC_DIGITAL,
+)
 from tumorchain_jax.weights.seeds import Seeds
 
 # A stored scan has no affine; its pictures assume a trunk of this size.
 TRUNK_MM = (300.0, 360.0, 360.0)
 # The axes of a digital patient, whose records take the last for its height.
 UPRIGHT = axcodes2ornt(("R", "A", "S"))
+
+DIGITAL_DOMAINS = {
+    SIMPLE: DIGITAL,
+    REALISTIC: REALISTIC_DIGITAL,
+    CONSPICUOUS: CONSPICUOUS_DIGITAL,
+    MIXED: MIXED_DIGITAL,
+}
+"""Under which name a score on digital patients of a kind is kept: each has its own."""
 
 
 class Patients(ABC):
@@ -96,7 +117,7 @@ class Phantoms(Patients):
     ):
         self.analyzer, self.predicted, self.settings = analyzer, predicted, settings
         self.first_seed, self.count = self.seeds = first_seed, count
-        self.domain = DIGITAL if settings.kind == SIMPLE else REALISTIC_DIGITAL
+        self.domain = DIGITAL_DOMAINS[settings.kind]
         self._tumour_mm: dict[int, float] = {}
         self.source = f"{count} digital patients from seed {first_seed} on"
         self.source += "".join(f", {name} {fact}" for name, fact in settings.facts().items())
@@ -108,10 +129,14 @@ class Phantoms(Patients):
 
     def __getitem__(self, number: int) -> Asked:
         """Make a patient as data sets do."""
+        return self.with_truth(number)[1]
+
+    def with_truth(self, number: int) -> tuple[Patient, Asked]:
+        """Make a patient, and what is asked about it."""
         patient = self._patient(number)
         if patient.lesions and self.settings.kind != SIMPLE:
             self._tumour_mm[number] = largest(patient.lesions).diameter_mm
-        return _asked(self.analyzer, patient, number, self.predicted)
+        return patient, _asked(self.analyzer, patient, number, self.predicted)
 
     def tumour_mm(self, number: int) -> float | None:
         """Diameter of the largest tumour of a realistic patient that was asked for."""

@@ -8,7 +8,9 @@ from tumorchain_jax.weights.seeds import Seeds, read_seeds
 
 DIGITAL, REAL = "digital patients", "real CT"
 REALISTIC_DIGITAL = "realistic digital patients"
-DOMAINS = (DIGITAL, REALISTIC_DIGITAL, REAL)
+CONSPICUOUS_DIGITAL = "digital patients with conspicuous tumours"
+MIXED_DIGITAL = "mixed digital patients"
+DOMAINS = (DIGITAL, REALISTIC_DIGITAL, CONSPICUOUS_DIGITAL, MIXED_DIGITAL, REAL)
 """Kinds of scans; a real CT with a painted tumour is a real CT."""
 
 

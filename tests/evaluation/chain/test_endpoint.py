@@ -62,7 +62,7 @@ def test_a_broken_reply_is_a_failure_and_no_mark(tmp_path: Path, name: str) -> N
     kind = verdict.why.partition(":")[0]
     assert kind == {"cut": "length", "cut but whole": "length", "refusal": "filtered",
                     "filtered": "filtered"}.get(name, "invalid")  # fmt: skip
-    assert sum(calls.values()) == verdict.attempts == (1 if kind == "filtered" else 2)
+    assert sum(calls.values()) == verdict.attempts == (1 if kind == "filtered" else 4)
 
 
 def test_a_broken_reply_is_mended_by_one_reminder(tmp_path: Path) -> None:
@@ -72,6 +72,14 @@ def test_a_broken_reply_is_mended_by_one_reminder(tmp_path: Path) -> None:
 
     (verdict,), _ = judge_all(tmp_path, [case()], answer)
     assert (verdict.state, verdict.attempts) == ("judged", 2)
+
+
+def test_a_broken_reply_is_mended_by_another_seed(tmp_path: Path) -> None:
+    def answer(asked: dict[str, Any], before: int) -> Reply:
+        return completion(GOOD if asked["seed"] == 1 else "9 of 10")
+
+    (verdict,), _ = judge_all(tmp_path, [case()], answer)
+    assert (verdict.state, verdict.attempts) == ("judged", 3)
 
 
 def test_marks_may_be_out_of_ten_and_nothing_else(tmp_path: Path) -> None:

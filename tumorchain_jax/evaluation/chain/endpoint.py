@@ -2,8 +2,9 @@
 
 The prompt is ours, after the paper's ten dimensions. Chain and reference travel as JSON strings,
 without control tokens and without names of models: data, never turns of a conversation. A reply
-must be strict JSON of the form below; one that is not is asked for once more, with a remark on what
-was wrong, and is a failure of the judge after that. Whole replies stay in the client's journal.
+must be strict JSON of the form below; one that is not is asked for once more with a remark on what
+was wrong, then drawn again with another seed (and a remark as well, if need be), and is a failure
+of the judge after that. Whole replies stay in the client's journal.
 """
 
 import hashlib
@@ -32,8 +33,8 @@ from tumorchain_jax.llm.request import Message, Request, Sampling
 Mark = Annotated[int, Field(ge=0, le=10)] | Annotated[str, Field(pattern=r"^(10|[0-9]) ?/ ?10$")]
 Sum = Annotated[int, Field(ge=0, le=100)] | Annotated[str, Field(pattern=r"^(100|[0-9]{1,2})/100$")]
 MOST_TOKENS = 800
-DRAWS = 1
-"""Of the client: a reply, and one more with the remark."""
+DRAWS = 2
+"""Of the client: each is a reply and one more with the remark; the second has another seed."""
 _CONTROL = re.compile(r"<\|[^|>]{0,40}\|>|\[/?INST\]|</?s>|<</?SYS>>", re.IGNORECASE)
 _SUM_MAY_DIFFER = 1.0
 

@@ -1,0 +1,1 @@
+"""Models behind endpoints, shown slices of a scan by a named policy."""
