@@ -19,7 +19,8 @@ def speckle(seed: int, side: int = 160) -> np.ndarray:
     rng = np.random.default_rng(seed)
     coarse = ndimage.gaussian_filter(rng.normal(size=(side, side)), 12)
     coarse = 90 + 60 * (coarse - coarse.min()) / np.ptp(coarse)
-    return np.clip(coarse + 25 * rng.normal(size=(side, side)), 0, 225).astype(np.uint8)
+    grain = ndimage.gaussian_filter(rng.normal(size=(side, side)), 1.2)  # speckle has a size
+    return np.clip(coarse + 15 * grain / grain.std(), 0, 225).astype(np.uint8)
 
 
 @dataclass

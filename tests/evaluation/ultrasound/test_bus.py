@@ -84,14 +84,14 @@ def test_predict_refuses_what_is_unlike_its_training(
     row = json.loads(capsys.readouterr().out)
     assert row["readable"] == (row["distance"] <= row["threshold"])
     shutil.copytree(folder / "model", tmp_path / "strict")
-    guard = load_guard(tmp_path / "strict", 32)
+    guard = load_guard(tmp_path / "strict", 128)
     save_guard(tmp_path / "strict", replace(guard, threshold=row["distance"] / 2))
     assert main([*words, f"{tmp_path}/strict"]) == 0
     strict = json.loads(capsys.readouterr().out)
     assert (strict["readable"], strict["malignant"]) == (False, None)
     assert strict["said"] == "not a readable B-mode breast image"
     with pytest.raises(InputError, match="guard"):
-        load_guard(tmp_path / "strict", 31)
+        load_guard(tmp_path / "strict", 127)
 
 
 def test_guard_tells_features_of_another_kind() -> None:
