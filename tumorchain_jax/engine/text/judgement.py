@@ -8,7 +8,9 @@ import re
 from dataclasses import replace
 
 from tumorchain_jax.engine.text.context import Context, read_context
+from tumorchain_jax.engine.text.readings import is_revised, is_shown_elsewhere
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.vocabulary import Term
 
 # The answer after a key such as "Lymph nodes:", or in the next cell of a table.
 _ANSWER = re.compile(
@@ -78,7 +80,28 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
         context = replace(context, polarity="absent", time="current")
     if _SUSPECTED.match(text, end) and context.certainty == "definite":
         context = replace(context, certainty="probable")
-    return _in_time(setting, context)
+    context = _in_time(setting, context)
+    if context.time == "current" and context.polarity == "present" and is_shown_elsewhere(
+        setting.words, start - begin, end - begin
+    ):  # fmt: skip
+        context = replace(context, time="prior")
+    return context
+
+
+def judge_name(setting: Setting, term: Term) -> Context | None:
+    """Read how the report means a lesion or disease that it names; as `judge`.
+
+    A name that is an earlier reading, which the sentence revises, is of the past.
+    """
+    context = judge(setting, term.start, term.end)
+    if context is None or term.value == "mass":
+        return context
+    begin = setting.sentence.start
+    if context.time == "current" and is_revised(
+        setting.words, term.start - begin, term.end - begin
+    ):
+        context = replace(context, time="prior", polarity="present")
+    return context
 
 
 def _list_end(setting: Setting, end: int) -> int:

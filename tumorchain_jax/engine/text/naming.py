@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tumorchain_jax.engine.text.context import Context
-from tumorchain_jax.engine.text.counts import count_before
-from tumorchain_jax.engine.text.judgement import judge
+from tumorchain_jax.engine.text.counts import SEVERAL, count_before
+from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
 from tumorchain_jax.engine.text.nodes import read_node
 from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
 from tumorchain_jax.engine.text.places import Place, locate
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.sides import on_its_side
 from tumorchain_jax.engine.text.sizes import find_sizes
 from tumorchain_jax.engine.text.vocabulary import Term
 
@@ -22,12 +23,13 @@ _MEANS = re.compile(
     r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
     r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|"
     r"probabl\w+|indicat\w+|represent\w*|"
+    r"turn\w* out|prov(?:es|ed|en) to be|in fact|actually|erweist sich|stellt sich|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
-    r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
+    r"vs|versus|presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
     r"might be|possibl\w+|perhaps|which is|that is|i\.e\.|namely|known|evidence of|"
     r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
-    r"am ehesten|dd|im sinne|entsprechend|考虑|提示)(?![\w])|=|\(\s*$"
+    r"am ehesten|dd|im sinne|entsprechend|entspricht|考虑|提示)(?![\w])|=|\(\s*$"
 )
 _NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
@@ -64,7 +66,7 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     signs = [(term.start, term.end) for term in setting.terms if term.kind == "sign"]
     mentions: list[Mention] = []
     for term in carriers:
-        context = judge(setting, term.start, term.end)
+        context = judge_name(setting, term)
         if context is None or not context.patient:
             continue
         others = [span for span in spans if span != (term.start, term.end)]
@@ -104,6 +106,9 @@ def _name(
     """Draft the finding or impression of a mention; return the lesions that it speaks of."""
     meant = _interpreted(notes, setting, term, mentions)
     places = own or _implied(notes, term) or _carried(notes, setting, term, context)
+    if context.polarity == "present":
+        span = setting.sentence.start, setting.sentence.end
+        places = on_its_side(notes.text, span, term.start, term.end, places)
     if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
         places = tuple(lesion.place for lesion in meant.lesions) or places
     organ = places[0].organ if places else ""
@@ -125,8 +130,8 @@ def _name(
         if not lesions
         else [(lesion.place, lesion) for lesion in lesions]
     )
-    if own and len(own) == len(lesions):
-        drafted = list(zip(own, lesions, strict=True))
+    if own and len(places) == len(lesions):
+        drafted = list(zip(places, lesions, strict=True))
     for place, lesion in drafted:
         notes.draft(setting, attribute, value, term.start, term.end, context, place, lesion)
         concludes = attribute == "finding" and exists and (setting.section == "impression" or meant)
@@ -136,7 +141,7 @@ def _name(
                 setting, "impression", specific, term.start, term.end, context, place, lesion
             )
     if exists and entry.kind != "state":
-        _count(notes, setting, term, places)
+        _count(notes, setting, term, context, places, lesions)
     return lesions
 
 
@@ -178,7 +183,7 @@ def _interpreted(
 ) -> Mention | None:
     """Return the mention before that this one says the nature of: "a mass, likely a cyst"."""
     for mention in reversed(mentions):
-        if mention.term.kind in NODES:
+        if mention.term.kind in NODES or mention.context.time != "current":
             continue
         between = notes.text[mention.term.end : term.start]
         if not mention.lesions or re.search(r";|\.\s", between):
@@ -219,7 +224,22 @@ def _implied(notes: Notes, term: Term) -> tuple[Place, ...]:
 
 
 def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
-    """Return the place of the heading, or of the sentence before."""
+    """Return the place of the heading, or of the sentence before.
+
+    A thing that is there has one place: where the heading names several organs, or the sentence
+    another organ than the one before, its place is not known.
+    """
+    carried = _from_before(notes, setting, term, context)
+    if context.polarity == "absent":
+        return carried
+    named = {p.organ for locus in setting.loci if not locus.beside for p in locus.places}
+    organs = {place.organ for place in carried}
+    if (named and not named & organs) or len({o.split(" ", 1)[-1] for o in organs}) > 1:
+        return ()
+    return carried
+
+
+def _from_before(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
     if term.value == "metastasis" and context.polarity == "absent":
         return ()
     if notes.heading or setting.denied:
@@ -284,14 +304,28 @@ def _find(
     return notes.lesions.add(lesion)
 
 
-def _count(notes: Notes, setting: Setting, term: Term, places: Sequence[Place]) -> None:
+def _count(
+    notes: Notes,
+    setting: Setting,
+    term: Term,
+    context: Context,
+    places: Sequence[Place],
+    lesions: Sequence[Lesion],
+) -> None:
+    """Draft how many there are; several where only the plural says so."""
     sentence = setting.sentence
     told = count_before(notes.text, sentence.start, term.start)
-    if not told or len(places) > 1:
+    # "Knoten" may be one or several.
+    plural = term.plural and not notes.text.endswith("knoten", term.start, term.end)
+    if plural and (not told or told.share or len(places) > 1):
+        for lesion in lesions:
+            span = term.start, term.end
+            notes.draft(setting, "count", SEVERAL, *span, context, lesion.place, lesion)
+    if not told or told.share or len(places) > 1:
         return
-    count, start, end = told
-    if count == 1 and notes.text[start:end] in _ARTICLES:
+    start, end = told.start, told.end
+    if told.count == 1 and notes.text[start:end] in _ARTICLES:
         return
-    if (count > 1) == term.plural or term.value in ("metastasis",) or count == 1:
+    if (told.count > 1) == term.plural or term.value in ("metastasis",) or told.count == 1:
         place = Place(places[0].organ if places else "")
-        notes.draft(setting, "count", str(count), start, end, Context(), place, None)
+        notes.draft(setting, "count", str(told.count), start, end, Context(), place, None)

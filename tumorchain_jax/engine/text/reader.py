@@ -9,12 +9,13 @@ from tumorchain_jax.engine.case import Document
 from tumorchain_jax.engine.facts import Fact, Source
 from tumorchain_jax.engine.text.boxes import fill_in
 from tumorchain_jax.engine.text.context import Context, goes_on, opens_list
+from tumorchain_jax.engine.text.counts import SEVERAL
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
 from tumorchain_jax.engine.text.instructions import find_instructions, joined
 from tumorchain_jax.engine.text.markup import take_off
 from tumorchain_jax.engine.text.naming import name_lesions
-from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
+from tumorchain_jax.engine.text.notes import CARRIERS, OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
 from tumorchain_jax.engine.text.places import Place, exact_places, find_loci
 from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sections
@@ -23,6 +24,7 @@ from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.signs import read_normal, read_signs
 from tumorchain_jax.engine.text.spelling import corrections
 from tumorchain_jax.engine.text.stages import find_stages
+from tumorchain_jax.engine.text.unseen import set_apart
 from tumorchain_jax.engine.text.vocabulary import Term, find_terms
 from tumorchain_jax.engine.text.wording import Wording
 
@@ -72,9 +74,23 @@ class Reader:
         main = self.notes.lesions.main_organ()
         numbers = self.notes.lesions.numbers()
         tumorous = {x.place.organ for x in self.notes.lesions if is_tumour(x)}
-        made = [self._fact(draft, main, numbers, tumorous) for draft in self.notes.drafts]
+        drafts = [draft for draft in self.notes.drafts if not self._is_counted(draft)]
+        made = [self._fact(draft, main, numbers, tumorous) for draft in drafts]
         made += [self._fact(draft, main, numbers, tumorous) for draft in self._stages]
         return sorted(dict.fromkeys(made), key=lambda f: (f.source.start, f.source.end))
+
+    def _is_counted(self, draft: Draft) -> bool:
+        """Whether "several" of a plural is told by a number, or lesion by lesion."""
+        lesion = draft.lesion
+        if draft.value != SEVERAL or lesion is None:
+            return False
+        organ = lesion.place.organ
+        numbers = {
+            d.place.organ for d in self.notes.drafts
+            if d.attribute == "count" and d.value != SEVERAL and d.place is not None
+        }  # fmt: skip
+        alike = [x for x in self.notes.lesions if x.place.organ == organ and x.value == lesion.value]
+        return organ in numbers or lesion.listed or len(alike) > 1
 
     def _is_blank(self, start: int, end: int) -> bool:
         k = bisect.bisect_left(self._blank, (end, 0)) - 1
@@ -111,6 +127,10 @@ class Reader:
         if notes.lesions.last:
             near.append(notes.lesions.last.place.organ)
         loci = find_loci(notes.text, sentence.start, terms, near)
+        things = [term.start for term in terms if term.kind in CARRIERS]
+        loci, unseen = set_apart(notes.text, (sentence.start, sentence.end), loci, things)
+        if kind not in _PAST:
+            notes.unseen += unseen
         words = notes.text[sentence.start : sentence.end]
         denied = goes_on(words, notes.denying)
         notes.denying = notes.denying if denied else opens_list(words)
@@ -163,14 +183,18 @@ class Reader:
         further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
         if denied and not further and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
+        certainty = draft.context.certainty
+        denies = polarity == "absent" and attribute in ("finding", "impression")
+        if denies and self.notes.is_unseen(place):
+            certainty = "possible"
         number = 0
-        if draft.lesion is not None and attribute != "count":
+        if draft.lesion is not None and (attribute != "count" or value == SEVERAL):
             number = numbers[id(draft.lesion)]
         text = self._document.text[start:end]
         source = Source(draft.kind, self._document.sha256, start, end, text)
         return Fact(
             self._case, place.organ, place.part, number, attribute, value, draft.unit, polarity,
-            draft.context.certainty, draft.context.time, source,
+            certainty, draft.context.time, source,
         )  # fmt: skip
 
 
