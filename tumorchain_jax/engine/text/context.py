@@ -147,8 +147,7 @@ def _reaching(sentence: str, start: int, end: int) -> Iterator[Cue]:
                 if not over and not _NEW_JUDGEMENT.search(rest):
                     yield cue
         elif cue.reach in ("backward", "both") and _reaches_back(text):
-            if not ("," in text and _is_told(text)):
-                yield cue
+            yield cue
 
 
 def _is_own(sentence: str, between: str, end: int) -> bool:
@@ -167,7 +166,7 @@ def _is_told(between: str) -> bool:
 
 def _reaches_back(between: str) -> bool:
     """Whether a cue after a thing is about it: "masses, cysts and stones are all absent"."""
-    if _SEMICOLON.search(between):
+    if _SEMICOLON.search(between) or ("," in between and _is_told(between)):
         return False
     copula = _COPULA.search(between)
     lead = between[: copula.start()] if copula else between

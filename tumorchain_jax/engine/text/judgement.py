@@ -36,6 +36,10 @@ _IS_GONE = re.compile(
     r"in the "
     r"meantime )*(?:gone|resolved|disappeared|vanished|regressed completely)\b"
 )
+_ANSWERED_NO = re.compile(
+    r"\s*(?:-{1,2}\s*)?(?:no|none|nein|negative|absent|not (?:seen|present|found|identified)|"
+    r"kein\w*)\b(?:\s*(?:[.;,\n]|$))"
+)
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
     r"\b(?:unchanged|stable|again|persist\w*|larger|smaller|bigger|increas\w+|decreas\w+|grown|"
@@ -72,6 +76,10 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     answer = _ANSWER.match(text, _list_end(setting, end), setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
         context = replace(context, polarity="absent")
+    if setting.words.rstrip().endswith("?") and context.polarity == "present":
+        answered = _ANSWERED_NO.match(text, setting.sentence.end)
+        context = replace(context, polarity="absent") if answered else context
+        context = context if answered else replace(context, certainty="possible")
     if _ASKED.search(before) and context.polarity == "present":
         context = replace(context, certainty="possible")
     if text[end : end + 2].strip()[:1] == "?" and context.polarity == "present":

@@ -25,7 +25,8 @@ _MEANS = re.compile(
     r"probabl\w+|indicat\w+|represent\w*|"
     r"turn\w* out|prov(?:es|ed|en) to be|in fact|actually|erweist sich|stellt sich|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
-    r"vs|versus|presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
+    r"vs|versus|presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|"
+    r"regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
     r"might be|possibl\w+|perhaps|which is|that is|i\.e\.|namely|known|evidence of|"
     r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
@@ -56,6 +57,12 @@ _FURTHER = re.compile(
     r"(?: \w+){0,3} ?$"
 )
 _ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
+_MANY = re.compile(
+    r"\b(?:multiple|several|numerous|innumerable|many|few|countless|disseminated|diffuse|"
+    r"widespread|extensive|scattered|various|plural|myriad|cluster of|number of|couple of|"
+    r"multifocal|bilobar|multiple\w*|mehrere\w*|zahlreiche\w*|viele\w*|einige\w*|unzählige\w*|"
+    r"disseminierte\w*|diffuse\w*|vereinzelte\w*)\b[^.;,]*$"
+)
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 
 
@@ -304,6 +311,13 @@ def _find(
     return notes.lesions.add(lesion)
 
 
+def _are_told(notes: Notes, term: Term, places: Sequence[Place]) -> bool:
+    """Whether what a plural names was told of one by one before."""
+    organs = {place.organ for place in places}
+    same = [x for x in notes.lesions if x.place.organ in organs]
+    return len([x for x in same if term.value in (*GENERIC, x.value)]) > 1
+
+
 def _count(
     notes: Notes,
     setting: Setting,
@@ -317,10 +331,22 @@ def _count(
     told = count_before(notes.text, sentence.start, term.start)
     # "Knoten" may be one or several.
     plural = term.plural and not notes.text.endswith("knoten", term.start, term.end)
-    if plural and (not told or told.share or len(places) > 1):
+    many = _MANY.search(notes.text, max(sentence.start, term.start - 45), term.start)
+    if plural and (not told or told.share or len(places) > 1) and (
+        many or not _are_told(notes, term, places)
+    ):  # fmt: skip
         for lesion in lesions:
             span = term.start, term.end
-            notes.draft(setting, "count", SEVERAL, *span, context, lesion.place, lesion)
+            notes.draft(
+                setting,
+                "count",
+                SEVERAL,
+                *span,
+                context,
+                lesion.place,
+                lesion,
+                about="many" if many else "",
+            )
     if not told or told.share or len(places) > 1:
         return
     start, end = told.start, told.end

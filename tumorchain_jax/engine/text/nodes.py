@@ -93,7 +93,14 @@ def read_node(
     )
     if told and context.polarity == "present" and context.time == "current":
         notes.draft(
-            setting, "nodes", str(told.count), told.start, told.end, context, place, None,
+            setting,
+            "nodes",
+            str(told.count),
+            told.start,
+            told.end,
+            context,
+            place,
+            None,
             about="node",
         )
 

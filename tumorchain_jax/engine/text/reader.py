@@ -13,6 +13,7 @@ from tumorchain_jax.engine.text.counts import SEVERAL
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
 from tumorchain_jax.engine.text.instructions import find_instructions, joined
+from tumorchain_jax.engine.text.lesions import GENERIC, Lesion
 from tumorchain_jax.engine.text.markup import take_off
 from tumorchain_jax.engine.text.naming import name_lesions
 from tumorchain_jax.engine.text.notes import CARRIERS, OTHERS, Draft, Notes, is_tumour
@@ -74,7 +75,15 @@ class Reader:
         main = self.notes.lesions.main_organ()
         numbers = self.notes.lesions.numbers()
         tumorous = {x.place.organ for x in self.notes.lesions if is_tumour(x)}
-        drafts = [draft for draft in self.notes.drafts if not self._is_counted(draft)]
+        named: dict[int, set[str]] = {}
+        for draft in self.notes.drafts:
+            if draft.attribute == "finding" and not draft.about and draft.context == Context():
+                named.setdefault(id(draft.lesion), set()).add(draft.value)
+        drafts = [
+            draft
+            for draft in self.notes.drafts
+            if not self._is_counted(draft) and not self._is_renamed(draft, named)
+        ]
         made = [self._fact(draft, main, numbers, tumorous) for draft in drafts]
         made += [self._fact(draft, main, numbers, tumorous) for draft in self._stages]
         return sorted(dict.fromkeys(made), key=lambda f: (f.source.start, f.source.end))
@@ -84,13 +93,23 @@ class Reader:
         lesion = draft.lesion
         if draft.value != SEVERAL or lesion is None:
             return False
-        organ = lesion.place.organ
         numbers = {
             d.place.organ for d in self.notes.drafts
             if d.attribute == "count" and d.value != SEVERAL and d.place is not None
         }  # fmt: skip
-        alike = [x for x in self.notes.lesions if x.place.organ == organ and x.value == lesion.value]
-        return organ in numbers or lesion.listed or len(alike) > 1
+        return lesion.place.organ in numbers or (draft.about != "many" and self._is_one(lesion))
+
+    def _is_one(self, lesion: Lesion) -> bool:
+        """Whether a lesion is one of several that the report tells apart."""
+        organ, value = lesion.place.organ, lesion.value
+        alike = [x for x in self.notes.lesions if (x.place.organ, x.value) == (organ, value)]
+        return lesion.listed or len(alike) > 1
+
+    def _is_renamed(self, draft: Draft, named: dict[int, set[str]]) -> bool:
+        """Whether a mass is told later to be a cyst, or another thing that is no tumour."""
+        if (draft.attribute, draft.value) != ("finding", "mass") or draft.lesion is None:
+            return False
+        return bool(named.get(id(draft.lesion), set()) - {*GENERIC, "metastasis", "polyp"})
 
     def _is_blank(self, start: int, end: int) -> bool:
         k = bisect.bisect_left(self._blank, (end, 0)) - 1
@@ -188,7 +207,8 @@ class Reader:
         if denies and self.notes.is_unseen(place):
             certainty = "possible"
         number = 0
-        if draft.lesion is not None and (attribute != "count" or value == SEVERAL):
+        grouped = value == SEVERAL and draft.lesion and not self._is_one(draft.lesion)
+        if draft.lesion is not None and (attribute != "count" or grouped):
             number = numbers[id(draft.lesion)]
         text = self._document.text[start:end]
         source = Source(draft.kind, self._document.sha256, start, end, text)

@@ -19,8 +19,10 @@ _READ = (
     r"angesehen\w*|befundet\w*|bezeichnet\w*|verdächtig\w*|suspekt\w*)"
 )
 _AS = r"(?:as(?: being)?|to be|to represent|to reflect|for|of|like|als|auf|für)"
-_WORDS = r"(?:[\"'(]|\b(?:an?|the|likely|probabl[ey]|possibl[ey]|suspected|presumed|further|" \
-    r"eine?[nrms]?|der|die|das|hepatic|liver|new|small|large|solitary|\w+ic|\w+al)\b|\s)*"  # fmt: skip
+_WORDS = (
+    r"(?:[\"'(]|\b(?:an?|the|likely|probabl[ey]|possibl[ey]|suspected|presumed|further|"
+    r"eine?[nrms]?|der|die|das|hepatic|liver|new|small|large|solitary|\w+ic|\w+al)\b|\s)*"
+)
 _READ_AS = re.compile(
     rf"(?:\b{_BEFORE}\b[^.;]{{0,50}}?\b{_READ}\b[^.;,]{{0,40}}?\b{_AS}\s+{_WORDS}|"
     rf"\b{_READ}\b[^.;,]{{0,30}}?\b{_BEFORE}\b[^.;,]{{0,30}}?\b{_AS}\s+{_WORDS}|"

@@ -48,9 +48,7 @@ def on_its_side(
     return tuple(dict.fromkeys(found))
 
 
-def _sided(
-    text: str, span: tuple[int, int], start: int, end: int, single: str
-) -> tuple[str, ...]:
+def _sided(text: str, span: tuple[int, int], start: int, end: int, single: str) -> tuple[str, ...]:
     pair = f"left {single}", f"right {single}"
     edges = [match.span() for match in _PIECE.finditer(text, *span)]
     first = max([span[0], *(b for _, b in edges if b <= start)])

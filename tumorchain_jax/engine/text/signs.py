@@ -23,6 +23,7 @@ _NO_OTHERS = re.compile(
 _LARGE = re.compile(
     r"\b(?:not |nicht )?(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b"
 )
+_TWO_WORDS = re.compile(r"(?:\w+ ){1,2}$")
 _DUCT = "ductal dilatation"
 _DUCTS = (
     ("pancreas", re.compile(r"pancrea|wirsung|\bmpd\b|pankreas|胰")),
@@ -107,7 +108,8 @@ def _home_of_duct(notes: Notes, term: Term) -> str:
     """Return the organ whose ducts a sign is about; an empty text where it is not said."""
     if term.value != _DUCT:
         return ""
-    words = notes.text[term.start : term.end]
+    lead = _TWO_WORDS.search(notes.text, max(0, term.start - 30), term.start)
+    words = (lead.group() if lead else "") + notes.text[term.start : term.end]
     return next((organ for organ, pattern in _DUCTS if pattern.search(words)), "")
 
 

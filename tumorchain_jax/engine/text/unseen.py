@@ -65,9 +65,7 @@ def set_apart(
         own = bool(_NOT_JUDGED.match(after) or _LIMITED.search(before)) or (
             not any(span[0] <= at < locus.start for at in things) and bool(_NOT_SEEN.match(after))
         )
-        joined = own or (
-            joined and bool(_JOINED.fullmatch(text, locus.end, kept[-1].start))
-        )
+        joined = own or (joined and bool(_JOINED.fullmatch(text, locus.end, kept[-1].start)))
         if joined:
             unseen += locus.places
             locus = replace(locus, beside=True)

@@ -25,7 +25,9 @@ _PLAIN = str.maketrans(
     }
 )
 # The full stop of an abbreviation that never ends a sentence: "met vs. cyst".
-_ABBREVIATED = re.compile(r"(?<![^\W_])(?:vs|resp|approx|ca|incl|bzw|ggf|evtl|dd)\.(?=[ \t])", re.IGNORECASE)
+_ABBREVIATED = re.compile(
+    r"(?<![^\W_])(?:vs|resp|approx|ca|incl|bzw|ggf|evtl|dd)\.(?=[ \t])", re.IGNORECASE
+)
 # A tab between two columns.
 _CELL = re.compile(r"(?<=\S)\t(?=\S)")
 _WORD = re.compile(
