@@ -274,3 +274,54 @@ def test_a_question_is_no_finding(text: str, expected: str) -> None:
 
 def test_stages_are_no_segments() -> None:
     assert not any(re.search("segment", line) for line in told("Stage IVb disease. Liver mass."))
+
+
+def test_a_conclusion_about_one_of_two_lesions_is_about_the_right_one() -> None:
+    text = (
+        "Findings: Lesion of 8 mm in segment VII, probably a cyst. New 15 mm lesion in segment "
+        "IVa, suspicious for metastasis. Impression: New liver lesion suspicious for metastasis."
+    )
+    places = {line.split("@")[1] for line in told(text) if "metastasis" in line}
+    assert places == {"liver segment IVa"}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("The stomach is normal. 3 cm mass in the pelvis.", ""),
+        ("The stomach is normal. Subcutaneous nodule of 1 cm.", ""),
+        ("Liver, spleen and kidneys normal. Breast mass of 2 cm.", ""),
+        ("The stomach is distended. 3 cm mass in the body.", "gastric body"),
+    ],
+)
+def test_a_mass_elsewhere_is_not_in_the_organ_told_of_before(text: str, place: str) -> None:
+    assert current(text) == {f"mass@{place}"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CT after resection of the sigmoid colon for carcinoma. No recurrence.",
+        "70 year old woman with sigmoid carcinoma, post sigmoid resection 2019.",
+        "Follow-up of sigmoid carcinoma.",
+        "Zustand nach Sigmaresektion bei Sigmakarzinom.",
+    ],
+)
+def test_a_tumour_that_was_operated_on_is_of_the_past(text: str) -> None:
+    assert current(text) | current(text, "impression") <= {"no tumour@colon", "no tumour@"}
+
+
+def test_the_place_of_the_largest_is_not_that_of_all() -> None:
+    text = "Liver: multiple lesions consistent with metastases, largest 4.2 cm in segment VIII."
+    assert current(text) == {"metastasis@liver"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Three hypodense lesions in the liver up to 2 cm, metastases.",
+        "Two liver lesions: metastases.",
+    ],
+)
+def test_a_name_at_the_end_is_what_the_lesions_are(text: str) -> None:
+    assert current(text) == {"metastasis@liver"}

@@ -23,6 +23,7 @@ from tumorchain_jax.engine.agents.statements import (
     TUMOUR,
     denials,
     is_sure,
+    is_tumour,
     lesion_findings,
     plural,
     subject,
@@ -309,6 +310,12 @@ class OrganAsks:
         if NO_TUMOUR in said:
             answer = f"no tumour of the {self.name}"
         elif sure:
+            if not any(each == TUMOUR or self._is_tumour(each) for each in sure) and any(
+                f.organ == self.name and f.attribute == "finding" and f.value in SUSPICIOUS
+                for f in self.view.facts
+                if f.is_current
+            ):
+                return  # what is harmless is not all that there is
             what = "a tumour" if TUMOUR in sure else sure[0]
             part = self._one_part()
             answer = (
@@ -323,6 +330,9 @@ class OrganAsks:
             "cot_report", "report", self.label, named, answer, (), steps, facts, edges,
             normal=self.clear,
         )  # fmt: skip
+
+    def _is_tumour(self, impression: str) -> bool:
+        return any(is_tumour(edge, impression) for edge in self.view.edges)
 
     def _one_part(self) -> str:
         tumours = [fact for fact in self.lesions.values() if fact.value in SUSPICIOUS]

@@ -57,6 +57,7 @@ _WHICH = "lesion {number} of the {organ} is {object}"
 _AT = " in {part}"
 _SIGN = ("the {organ} shows {object}", "there is {object} in the {organ}")
 _SIGN_AT = ("there is {object} in {part}",)
+_LYMPH_NODE = ("near the {organ} there is {object} that is enlarged",)
 _NODES = ("there are {object} enlarged lymph nodes near the {organ}",)
 _NODE = ("there is {object} enlarged lymph node near the {organ}",)
 _COUNT = (
@@ -192,6 +193,9 @@ class _Writer:
             if fact.part and fact.part != organ:
                 claims.append(located(fact))
             wordings = _SIGN_AT if fact.part and fact.part != organ else _SIGN
+            if fact.value == "lymph node":
+                wordings = _LYMPH_NODE
+                said = article(said) if fact.polarity == "present" else said
             text = self.words.pick(wordings).format(organ=organ, object=said, part=the(fact.part))
             yield Step("finding", text, tuple(claims))
         for group in _alike(f for f in whole if f.attribute == "nodes"):

@@ -12,6 +12,7 @@ from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
 from tumorchain_jax.engine.text.conflicts import Conflict, conflicts
 from tumorchain_jax.engine.text.corrections import find_correction
+from tumorchain_jax.engine.text.dictation import find_unpunctuated
 
 WHOLE = ""
 """Stands for the whole case in place of an organ."""
@@ -48,10 +49,14 @@ def set_aside(case: Case, ct: Sequence[Fact], graph: KnowledgeGraph) -> dict[str
 
 def _of_case(case: Case, told: Sequence[Fact]) -> str:
     for document in case.documents:
-        span = find_correction(document.text) if document.kind == "radiology" else None
-        if span:
+        if document.kind != "radiology":
+            continue
+        if span := find_correction(document.text):
             words = " ".join(document.text[slice(*span)].split())
             return f"corrected text is not understood: {words!r}"
+        if span := find_unpunctuated(document.text):
+            words = " ".join(document.text[slice(*span)].split()[:6])
+            return f"text without punctuation is not understood: {words!r} ..."
     patients = [c for c in conflicts(told) if c.reason == "patient"]
     if patients:
         return f"the report speaks of two patients: {said(patients[0])}"

@@ -28,8 +28,8 @@ SEVERAL = "several"
 """The number of things that a report names in the plural and does not count."""
 # "At least three", "two or three", "3-4", "up to five": no number that is known.
 _ABOUT = re.compile(
-    r"(?:^\s*of\s|\b(?:up to|at least|at most|more than|over|fewer than|less than|about|approximately|"
-    r"around|circa|ca|roughly|some|nearly|almost|maybe|perhaps|possibly|probably|mindestens|über|"
+    r"(?:^\s*of\s|\b(?:up to|at least|at most|more than|over|fewer than|less than|about|"
+    r"approximately|around|circa|ca|roughly|some|nearly|almost|maybe|perhaps|possibly|probably|mindestens|über|"
     r"mehr als|etwa|bis zu|rund|ungefähr|wenigstens|höchstens|vermutlich)\.?\s{1,2}|"
     r"[<>~\u2264\u2265]\s?|\b\d{1,2}-|\b(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|"
     r"ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)\s(?:to|or|bis|oder)\s)$"

@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 
 from tumorchain_jax.engine.text.context import Context, read_context
+from tumorchain_jax.engine.text.notes import tumours
 from tumorchain_jax.engine.text.readings import is_revised, is_shown_elsewhere
 from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.vocabulary import Term
@@ -39,6 +40,21 @@ _IS_GONE = re.compile(
 _ANSWERED_NO = re.compile(
     r"\s*(?:-{1,2}\s*)?(?:no|none|nein|negative|absent|not (?:seen|present|found|identified)|"
     r"kein\w*)\b(?:\s*(?:[.;,\n]|$))"
+)
+_OPERATED = re.compile(
+    r"\b(?:status post|s/p|post-?operative(?:ly)?|after (?:\w+ ){0,3}(?:resection|surgery|"
+    r"operation|removal|excision|ablation)|(?:resection|surgery|operation|operated(?: on)?|treated|"
+    r"treatment|ablation|embolization|tace|rfa) (?:for|of|due to|because of)|"
+    r"zustand nach|nach (?:\w+ ){0,2}(?:resektion|operation|op)|follow[- ]?up (?:of|for|after)|"
+    r"known history)\b"
+)
+_PRESENTED = re.compile(
+    r"\b\d{1,3}[\s-]*(?:years?|yrs?|yo|y/o|y\.o\.|jährige\w*|jahre)\b[^.]{0,40}?\b(?:with|mit|known|"
+    r"for|suffering|diagnosed|treated|presenting)\b"
+)
+_SHOWN = re.compile(
+    r"\d\s?-?(?:mm|cm)\b|\b(?:seen|shows?|visible|demonstrat\w+|measur\w+|identified|there is|"
+    r"zeigt\w*|sichtbar)\b"
 )
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
@@ -104,12 +120,33 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
     context = judge(setting, term.start, term.end)
     if context is None or term.value == "mass":
         return context
+    if context.time == "current" and context.polarity == "present" and _is_past(setting, term):
+        return replace(context, time="prior")
     begin = setting.sentence.start
     if context.time == "current" and is_revised(
         setting.words, term.start - begin, term.end - begin
     ):
         context = replace(context, time="prior", polarity="present")
     return context
+
+
+def _is_past(setting: Setting, term: Term) -> bool:
+    """Whether a disease is the one that was operated on, or that the patient comes with."""
+    if term.kind not in ("impression", "lesion") or term.value not in tumours() | {"metastasis"}:
+        return False
+    words = setting.words
+    treated = [
+        entry.organ
+        for other in setting.terms
+        for entry in other.entries
+        if (entry.kind, entry.value) == ("history", "resection")
+    ]
+    if treated:
+        named = {place.organ for locus in setting.loci for place in locus.places}
+        return not named or bool(named & {*treated}) or bool(_OPERATED.search(words))
+    if _OPERATED.search(words):
+        return True
+    return bool(_PRESENTED.search(words)) and not _SHOWN.search(words)
 
 
 def _list_end(setting: Setting, end: int) -> int:

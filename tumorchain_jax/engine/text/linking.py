@@ -23,7 +23,8 @@ _PLAIN_LEAD = re.compile(
 )
 _GOVERNED = re.compile(
     r"\s+(?:of|measuring|measures?|von|sized|at|mit einem durchmesser von|"
-    r"with a (?:size|diameter) of)(?:\s+(?:about|approximately|approx|ca|up to|max|maximum|some|only|low|high|ca\.))*\s+"
+    r"with a (?:size|diameter) of)"
+    r"(?:\s+(?:about|approximately|approx|ca|up to|max|maximum|some|only|low|high|ca\.))*\s+"
 )
 _GENERAL = re.compile(r"\b(?:is|are|shows?|appears?|ist|sind|has)\b")
 

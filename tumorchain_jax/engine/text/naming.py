@@ -9,7 +9,7 @@ from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
 from tumorchain_jax.engine.text.nodes import read_node
 from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
-from tumorchain_jax.engine.text.places import Place, locate
+from tumorchain_jax.engine.text.places import Locus, Place, locate
 from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.sides import on_its_side
 from tumorchain_jax.engine.text.sizes import find_sizes
@@ -36,6 +36,7 @@ _NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
     r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
 )
+_SEPARATE = re.compile(_NEW.pattern.replace("|new|", "|"))
 _DEFINITE = re.compile(
     r"(?:\b(?:the|this|that|said|known|its|these|those|above|described|same|die|der|das|diese\w*)"
     r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
@@ -57,6 +58,26 @@ _FURTHER = re.compile(
     r"(?: \w+){0,3} ?$"
 )
 _ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
+_LARGEST = re.compile(
+    r"\b(?:largest|biggest|dominant|one of (?:them|which|these)|for example|e\.g\.|for instance|"
+    r"including one|größte[rns]?)\b"
+)
+# Sites that are no organs here: what is told of them is not in the organ told of before.
+_FOREIGN = re.compile(
+    r"(?:pelvi[sc]\w*|(?:surgical|resection|operative|tumou?r|gallbladder) bed|retroperitone\w+|"
+    r"mesenter\w+|thigh|groin|inguinal|chest|thorax|thoracic|mediastin\w+|neck|cervical|brain|"
+    r"head and neck|breasts?|thyroid|muscles?|muscular|psoas|subcutaneous\w*|skin|cutaneous|"
+    r"(?:abdominal|chest|body|thoracic) wall|axilla\w*|spine|spinal|vertebra\w*|ribs?|sacr\w+|"
+    r"ili\w+|femur|femoral|hips?|uter\w+|prostat\w+|vagin\w+|ovar\w+|appendi\w+|test[ei]\w*|"
+    r"aort\w+|veins?|vena|arter(?:y|ies)|hernia\w*|parotid|pleura\w*|pericardi\w+|heart|bladder|"
+    r"urinary|duoden\w+|jejun\w+|ile(?:um|al)|small (?:bowel|intestine)|bowel|anastomo\w+|stump|"
+    r"port|stoma|perine\w+|becken\w*|bauchwand|schilddrüse|mamma|loge|anastomose)"
+)
+_IN_FOREIGN = re.compile(
+    rf"\s+(?:in|within|of|at|along|around|near|on|im|in der|der|des)\s+(?:\w+\s+){{0,2}}?"
+    rf"{_FOREIGN.pattern}\b"
+)
+_FOREIGN_BEFORE = re.compile(rf"\b{_FOREIGN.pattern}\s+(?:\w+\s+)?$")
 _MANY = re.compile(
     r"\b(?:multiple|several|numerous|innumerable|many|few|countless|disseminated|diffuse|"
     r"widespread|extensive|scattered|various|plural|myriad|cluster of|number of|couple of|"
@@ -86,12 +107,18 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
         if context.polarity == "absent" and _is_rest(notes, setting, term):
             continue
         listed = context.polarity == "absent"
-        own = locate(notes.text, term.start, term.end, setting.loci, others, listed=listed)
+        loci = [x for x in setting.loci if not _is_of_one(notes, term, x)]
+        own = locate(notes.text, term.start, term.end, loci, others, listed=listed)
         lesions = _name(notes, setting, term, context, own, mentions)
         mentions.append(Mention(term, context, lesions))
     if group := [lesion for mention in mentions for lesion in mention.lesions]:
         notes.group = group
     return mentions
+
+
+def _is_of_one(notes: Notes, term: Term, locus: Locus) -> bool:
+    """Whether a place is that of one of several: "metastases, the largest in segment VIII"."""
+    return term.plural and bool(_LARGEST.search(notes.text, term.end, max(term.end, locus.start)))
 
 
 def _is_rest(notes: Notes, setting: Setting, term: Term) -> bool:
@@ -195,8 +222,19 @@ def _interpreted(
         between = notes.text[mention.term.end : term.start]
         if not mention.lesions or re.search(r";|\.\s", between):
             return None
-        return mention if _MEANS.search(between) and not _NEW.search(between[-40:]) else None
+        means = _MEANS.search(between) or _is_apposed(notes, setting, term, mention, between)
+        return mention if means and not _NEW.search(between[-40:]) else None
     return None
+
+
+def _is_apposed(
+    notes: Notes, setting: Setting, term: Term, mention: Mention, between: str
+) -> bool:
+    """Whether a name ends the sentence after a comma: "three lesions up to 2 cm, metastases"."""
+    alike = mention.term.value == "mass" and mention.term.plural == term.plural
+    comma = between.rstrip().endswith((",", ":", "="))
+    ends = not notes.text[term.end : setting.sentence.end].strip(" .;)")
+    return alike and comma and ends and term.value != "mass"
 
 
 def _merge(
@@ -236,6 +274,11 @@ def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tu
     A thing that is there has one place: where the heading names several organs, or the sentence
     another organ than the one before, its place is not known.
     """
+    text, sentence = notes.text, setting.sentence
+    if _IN_FOREIGN.match(text, term.end, sentence.end) or _FOREIGN_BEFORE.search(
+        text, max(sentence.start, term.start - 40), term.start
+    ):
+        return ()
     carried = _from_before(notes, setting, term, context)
     if context.polarity == "absent":
         return carried
@@ -282,9 +325,12 @@ def _find(
     sizes = [s.measure.mm for s in find_sizes(notes.text, sentence.start, sentence.end)]
     later = setting.section in ("impression", "pathology")
     known = None
-    if not _NEW.search(before):
+    # In a conclusion, "new" tells of what the findings told of.
+    new = (_SEPARATE if later else _NEW).search(before)
+    if not new:
         if later or _is_conclusion(notes, setting, term):
-            known = notes.lesions.match(place, value, sizes, later=True)
+            meant = _meant_next(notes, setting, term) if value in GENERIC else value
+            known = notes.lesions.match(place, meant or value, sizes, later=True)
         elif _DEFINITE.search(before) or context.time != "current":
             known = notes.lesions.match(place, value, sizes, later=False)
             last = notes.lesions.last
@@ -292,7 +338,7 @@ def _find(
                 last.place.part, place.part
             ) and (value in GENERIC or last.value == value):  # fmt: skip
                 known = last
-    if known is None and not term.plural and not _NEW.search(before):
+    if known is None and not term.plural and not new:
         known = notes.lesions.only_named(place, value)
     if known is None and term.plural and not sizes and not place.part:
         told = notes.lesions.alike(place.organ, value)
@@ -311,11 +357,21 @@ def _find(
     return notes.lesions.add(lesion)
 
 
-def _are_told(notes: Notes, term: Term, places: Sequence[Place]) -> bool:
+def _are_told(notes: Notes, term: Term, lesions: Sequence[Lesion]) -> bool:
     """Whether what a plural names was told of one by one before."""
-    organs = {place.organ for place in places}
+    organs = {lesion.place.organ for lesion in lesions}
     same = [x for x in notes.lesions if x.place.organ in organs]
-    return len([x for x in same if term.value in (*GENERIC, x.value)]) > 1
+    same = [x for x in same if x.value in (term.value, *GENERIC) or term.value in GENERIC]
+    return len(same) > len(organs)
+
+
+def _meant_next(notes: Notes, setting: Setting, term: Term) -> str:
+    """Return what a conclusion goes on to call a lesion: "new lesion, likely a metastasis"."""
+    for other in setting.terms:
+        if other.kind == "lesion" and other.start >= term.end:
+            means = _MEANS.search(notes.text[term.end : other.start])
+            return other.value if means else ""
+    return ""
 
 
 def _count(
@@ -333,7 +389,7 @@ def _count(
     plural = term.plural and not notes.text.endswith("knoten", term.start, term.end)
     many = _MANY.search(notes.text, max(sentence.start, term.start - 45), term.start)
     if plural and (not told or told.share or len(places) > 1) and (
-        many or not _are_told(notes, term, places)
+        many or not _are_told(notes, term, lesions)
     ):  # fmt: skip
         for lesion in lesions:
             span = term.start, term.end

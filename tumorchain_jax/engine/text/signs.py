@@ -88,6 +88,8 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
             places = notes.near or (Place(""),)
         else:
             places = (Place(""),)
+        if term.value == "tumour in the portal vein" and {p.organ for p in places} - {"liver"}:
+            continue  # thrombus in the veins of another organ
         if context.polarity == "present":
             span = setting.sentence.start, setting.sentence.end
             places = on_its_side(notes.text, span, term.start, term.end, places)
