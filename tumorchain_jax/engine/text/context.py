@@ -68,6 +68,14 @@ _OWN_THING = re.compile(
     r"(?:,|;|\band\b)\s+(?:also\s+)?(?:an?|one|two|three|four|five|several|multiple|"
     r"\d+)\s[^,;]{0,70}$"
 )
+# "Without other abnormality than two cysts": these are there.
+_OTHER_THAN = re.compile(
+    r"\b(?:other|else|more|further|different|additional|andere\w*|weitere\w*)\b[^,;.]{0,50}?"
+    r"\b(?:than|als|außer)\b"
+)
+_THE_REST = re.compile(
+    r"\b(?:(?:the|all|die|alle) (?:other|rest|remain|übrig|ander|rest)\w*|others)\b"
+)
 _IS_THERE = re.compile(
     r"[^,;.]{0,40}?\b(?:is|are|was|were)\s+(?:seen|present|noted|visible|identified|found|located|"
     r"visuali[sz]ed|demonstrated|detected|again|also|now)\b"
@@ -102,7 +110,10 @@ def read_context(sentence: str, start: int, end: int) -> Context:
     cues = list(_reaching(sentence, start, end))
     # "Likely a cyst, enhancement not seen": what follows is about another thing.
     hedged = any(cue.meaning in ("probable", "possible") and cue.end <= start for cue in cues)
+    denial = min((c.end for c in cues if c.meaning == "absent" and c.end <= start), default=end)
     for cue in cues:
+        if cue.meaning in ("probable", "possible") and denial <= cue.start < start:
+            continue  # "nothing here suggests a mass": the doubt is denied with the mass
         if hedged and cue.meaning == "absent" and "," in sentence[end : max(end, cue.start)]:
             continue
         match cue.meaning:
@@ -152,6 +163,8 @@ def _reaching(sentence: str, start: int, end: int) -> Iterator[Cue]:
 
 def _is_own(sentence: str, between: str, end: int) -> bool:
     """Whether what follows a denied thing is told as a thing of its own."""
+    if _OTHER_THAN.search(between):
+        return True
     own = _OWN_THING.search(between)
     if not own:
         return False
@@ -166,6 +179,8 @@ def _is_told(between: str) -> bool:
 
 def _reaches_back(between: str) -> bool:
     """Whether a cue after a thing is about it: "masses, cysts and stones are all absent"."""
+    if _THE_REST.search(between):
+        return False
     if _SEMICOLON.search(between) or ("," in between and _is_told(between)):
         return False
     copula = _COPULA.search(between)

@@ -132,9 +132,11 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
 
 def _is_past(setting: Setting, term: Term) -> bool:
     """Whether a disease is the one that was operated on, or that the patient comes with."""
+    words = setting.words
+    if term.kind == "state":
+        return bool(_PRESENTED.search(words)) and not _SHOWN.search(words)
     if term.kind not in ("impression", "lesion") or term.value not in tumours() | {"metastasis"}:
         return False
-    words = setting.words
     treated = [
         entry.organ
         for other in setting.terms

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from tumorchain_jax.engine.text.context import Context
 from tumorchain_jax.engine.text.counts import SEVERAL, count_before
+from tumorchain_jax.engine.text.depth import find_depths
 from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
 from tumorchain_jax.engine.text.nodes import read_node
@@ -209,6 +210,7 @@ def _is_conclusion(notes: Notes, setting: Setting, term: Term) -> bool:
     start, end = setting.sentence.start, setting.sentence.end
     told = find_sizes(notes.text, start, end)
     described = any(t.kind in ("density", "shape", "boundary") for t in notes.between(start, end))
+    described |= any(True for _ in find_depths(notes.text, start, end))
     return not told and not described
 
 

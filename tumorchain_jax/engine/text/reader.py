@@ -38,7 +38,7 @@ _FURTHER = re.compile(
 _LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
 _NO_TUMOUR = re.compile(
     r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
-    r"|none|never|neither|nor)\b|无|未见"
+    r"|none|never|neither|nor|cannot|\w+n't|dont|doesnt|didnt|isnt|arent|wasnt)\b|无|未见"
 )
 
 
