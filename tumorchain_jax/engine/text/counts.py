@@ -28,11 +28,14 @@ SEVERAL = "several"
 """The number of things that a report names in the plural and does not count."""
 # "At least three", "two or three", "3-4", "up to five": no number that is known.
 _ABOUT = re.compile(
-    r"(?:^\s*of\s|\b(?:up to|at least|at most|more than|over|fewer than|less than|about|"
-    r"approximately|around|circa|ca|roughly|some|nearly|almost|maybe|perhaps|possibly|probably|mindestens|über|"
-    r"mehr als|etwa|bis zu|rund|ungefähr|wenigstens|höchstens|vermutlich)\.?\s{1,2}|"
-    r"[<>~\u2264\u2265]\s?|\b\d{1,2}-|\b(?:\d{1,2}|one|two|three|four|five|six|seven|eight|nine|"
-    r"ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)\s(?:to|or|bis|oder)\s)$"
+    r"(?:^\s*of\s|\b(?:up to|at least|at most|more than|over|fewer than|less than|some|maybe|"
+    r"perhaps|possibly|probably|mindestens|über|mehr als|bis zu|wenigstens|höchstens|"
+    r"vermutlich)\s{1,2}|[<>\u2264\u2265]\s?|\b\d{1,2}-|\b(?:\d{1,2}|one|two|three|four|five|six|"
+    r"seven|eight|nine|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)\s(?:to|or|bis|oder)\s)$"
+)
+_ROUGHLY = re.compile(
+    r"(?:\b(?:about|approximately|approx|around|circa|ca|roughly|nearly|almost|etwa|rund|"
+    r"ungefähr)\.?\s{1,2}|~\s?)$"
 )
 _OF = re.compile(
     r"(?<![\w.,])(\d{1,2}|[a-zäöü]{2,9})\s+(?:out of|of|von)\s+(?:(?:the|these|those|all|his|her|"
@@ -51,12 +54,14 @@ class Counted:
         count: the number.
         start, end: its characters.
         share: it is of some among several: "two of the three nodes".
+        rough: it is not exact: "about nine nodes".
     """
 
     count: int
     start: int
     end: int
     share: bool = False
+    rough: bool = False
 
 
 def count_before(text: str, begin: int, start: int) -> Counted | None:
@@ -90,7 +95,9 @@ def count_before(text: str, begin: int, start: int) -> Counted | None:
             some = count_of(part[1] or part[2]) if part else None
             if part and some is not None:
                 return Counted(some, at - len(lead) + part.start(), position_end, True)
-            return None if _ABOUT.search(lead) else Counted(count, at, position_end, share)
+            if _ABOUT.search(lead):
+                return None
+            return Counted(count, at, position_end, share, bool(_ROUGHLY.search(lead)))
         share |= word.group() in _OF_WORDS
         if word.group() not in _AMONG and not _SKIPPED.search(" " + word.group()):
             return None

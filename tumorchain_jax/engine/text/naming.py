@@ -59,6 +59,9 @@ _FURTHER = re.compile(
     r"(?: \w+){0,3} ?$"
 )
 _ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
+_A_GROWTH = re.compile(
+    r"\b(?:an?|another|two|three|exophytic|polypoid|abnormal|malignant|new)\s(?:[\w-]+\s){0,3}$"
+)
 _LARGEST = re.compile(
     r"\b(?:largest|biggest|dominant|one of (?:them|which|these)|for example|e\.g\.|for instance|"
     r"including one|größte[rns]?)\b"
@@ -95,6 +98,8 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     signs = [(term.start, term.end) for term in setting.terms if term.kind == "sign"]
     mentions: list[Mention] = []
     for term in carriers:
+        if _is_change(notes, term):
+            continue
         context = judge_name(setting, term)
         if context is None or not context.patient:
             continue
@@ -115,6 +120,13 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     if group := [lesion for mention in mentions for lesion in mention.lesions]:
         notes.group = group
     return mentions
+
+
+def _is_change(notes: Notes, term: Term) -> bool:
+    """Whether "growth" is what a lesion did, rather than a thing: "a growth is seen"."""
+    if not notes.text.startswith("growth", term.start):
+        return False
+    return not _A_GROWTH.search(notes.text, max(0, term.start - 40), term.start)
 
 
 def _is_of_one(notes: Notes, term: Term, locus: Locus) -> bool:
@@ -340,6 +352,9 @@ def _find(
                 last.place.part, place.part
             ) and (value in GENERIC or last.value == value):  # fmt: skip
                 known = last
+    if known and not later and place.part not in ("", known.place.part) and sizes and known.sizes:
+        near = any(abs(a - b) <= 2 for a in sizes for b in known.sizes)
+        known = known if near else None  # another place and another size
     if known is None and not term.plural and not new:
         known = notes.lesions.only_named(place, value)
     if known is None and term.plural and not sizes and not place.part:
@@ -412,4 +427,5 @@ def _count(
         return
     if (told.count > 1) == term.plural or term.value in ("metastasis",) or told.count == 1:
         place = Place(places[0].organ if places else "")
-        notes.draft(setting, "count", str(told.count), start, end, Context(), place, None)
+        sure = Context(certainty="probable" if told.rough else "definite")
+        notes.draft(setting, "count", str(told.count), start, end, sure, place, None)

@@ -92,6 +92,8 @@ def read_node(
         setting, "finding", "lymph node", term.start, term.end, context, place, None, about="node"
     )
     if told and context.polarity == "present" and context.time == "current":
+        if told.rough and context.certainty == "definite":
+            context = replace(context, certainty="probable")
         notes.draft(
             setting,
             "nodes",

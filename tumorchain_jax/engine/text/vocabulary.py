@@ -26,7 +26,8 @@ _GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
-    *("raumforderungen", "tumorformationen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
+    *("raumforderungen", "tumorformationen", "filiae", "knoten", "granulome", "divertikel"),
+    "gallensteine",
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
