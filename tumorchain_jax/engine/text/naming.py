@@ -241,9 +241,7 @@ def _interpreted(
     return None
 
 
-def _is_apposed(
-    notes: Notes, setting: Setting, term: Term, mention: Mention, between: str
-) -> bool:
+def _is_apposed(notes: Notes, setting: Setting, term: Term, mention: Mention, between: str) -> bool:
     """Whether a name ends the sentence after a comma: "three lesions up to 2 cm, metastases"."""
     alike = mention.term.value == "mass" and mention.term.plural == term.plural
     comma = between.rstrip().endswith((",", ":", "="))
