@@ -95,7 +95,7 @@ def read_stored(folder: Path) -> Iterator[StoredCase]:
 
 
 def find(folder: Path, id: str) -> tuple[StoredCase, Kept]:
-    """Find a record by its id, or the beginning of one; the first record of a run where it is empty.
+    """Find a record by the beginning of its id; the first of a run where that is empty.
 
     Raises:
         InputError: there is none, or there are several, or as `read_stored`.

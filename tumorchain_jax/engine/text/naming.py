@@ -82,6 +82,14 @@ _IN_FOREIGN = re.compile(
     rf"{_FOREIGN.pattern}\b"
 )
 _FOREIGN_BEFORE = re.compile(rf"\b{_FOREIGN.pattern}\s+(?:\w+\s+)?$")
+# "It is a haemangioma": of the last lesion.
+_IT_IS = re.compile(
+    r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|mass|"
+    r"nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
+    r"suggests?|corresponds? to|ist|entspricht|likely|probably)\W+(?:(?:an?|the|most|very|likely|"
+    r"probabl[ey]|benign|simple|typical|of|for|consistent|compatible|with|eine?\w?|am|ehesten|"
+    r"therefore|thus|now|rather|in fact|small|large|characteristic)\W+)*"
+)
 _MANY = re.compile(
     r"\b(?:multiple|several|numerous|innumerable|many|few|countless|disseminated|diffuse|"
     r"widespread|extensive|scattered|various|plural|myriad|cluster of|number of|couple of|"
@@ -238,6 +246,10 @@ def _interpreted(
             return None
         means = _MEANS.search(between) or _is_apposed(notes, setting, term, mention, between)
         return mention if means and not _NEW.search(between[-40:]) else None
+    last = notes.lesions.last
+    lead = notes.text[setting.sentence.start : term.start]
+    if last and last.place.organ and _IT_IS.fullmatch(lead):
+        return Mention(term, Context(), [last])
     return None
 
 
