@@ -10,6 +10,7 @@ from tumorchain_jax.evaluation.agreement import (
     cohen,
     fleiss,
     gwet_ac1,
+    kappa,
     pair,
     quadratic,
     unequal,
@@ -83,3 +84,13 @@ def test_agreement_that_chance_explains_is_no_number() -> None:
     found = pair(["a"] * 5, ["a"] * 5, NAMES, list("vwxyz"))
     assert np.isnan(found["kappa"].value)
     assert found["ac1"].value == 1
+
+
+def test_kappa_of_two_readers_without_an_interval() -> None:
+    first, second = _readers(2)
+    found = kappa(first, second)
+    assert found is not None
+    assert abs(found - cohen_kappa_score(first, second)) < 1e-12
+    assert kappa([True, True, False, False], [True, False, False, False]) == pytest.approx(0.5)
+    assert kappa([True], [True]) is None
+    assert kappa([], []) is None

@@ -7,7 +7,6 @@ from tumorchain_jax.evaluation.statistics import (
     clopper_pearson,
     corrected_share,
     holm,
-    kappa,
     mcnemar,
     sign_flip,
     wilson,
@@ -48,11 +47,6 @@ def test_intervals_of_a_share() -> None:
     assert wilson(285, 300) == pytest.approx((0.919, 0.970), abs=0.001)
     assert clopper_pearson(0, 300) == pytest.approx((0, 0.0122), abs=1e-4)
     assert wilson(0, 0) == (0, 1)
-
-
-def test_kappa() -> None:
-    assert kappa([True, True, False, False], [True, False, False, False]) == pytest.approx(0.5)
-    assert kappa([True], [True]) == 1
 
 
 def test_a_share_is_corrected_as_rogan_and_gladen_do() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, SUB_ORGANS, display_name
-from tumorchain_jax.engine.agents.asks import VALUES
+from tumorchain_jax.engine.agents.ask import VALUES
 from tumorchain_jax.engine.agents.calibrator import calibrate
 from tumorchain_jax.engine.agents.pipeline import Settings
 from tumorchain_jax.engine.agents.protocol import Agents

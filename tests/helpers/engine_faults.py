@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tumorchain_jax.anatomy.organs import SUB_ORGANS
-from tumorchain_jax.engine.agents.asks import VALUES
+from tumorchain_jax.engine.agents.ask import VALUES
 from tumorchain_jax.engine.agents.protocol import Chain, View
 from tumorchain_jax.engine.agents.statements import claim_of, labels_of, object_of
 from tumorchain_jax.engine.case import Claim, Step

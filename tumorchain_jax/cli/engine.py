@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
+from tumorchain_jax.cli.engine_results import add_results
+from tumorchain_jax.cli.engine_review import add_review
 from tumorchain_jax.cli.engine_score import add_score
-from tumorchain_jax.cli.options import SEEDS, Command, check_numbers
+from tumorchain_jax.cli.options import Command, check_numbers
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
 
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
 
 LIST = "JSON lines with case, patient, scans, radiology (paths from the list's folder), and " \
     "pathology, masks, language, sex, age where they are known"  # fmt: skip
-RUN = "folder that `engine run` wrote"
-MOST_REVIEWED = 100_000
 
 
 def add_command(command: Command) -> None:
@@ -82,71 +82,8 @@ def add_command(command: Command) -> None:
         help="HTML file (default: graph.html)",
     )  # fmt: skip
 
-    status = command("engine status", _status, "Tell how far a run is, also while it is at work")
-    _takes_run(status)
-    status.add_argument("--json", action="store_true", help="print the counts as JSON")
-
-    show = command(
-        "engine show", _show, "Show the chain of custody of a record, down to the reports' words"
-    )
-    _takes_run(show)
-    show.add_argument("id", metavar="ID", help="of the record, or its beginning (traces.jsonl)")
-    show.add_argument(
-        "-o", "--output", type=Path, metavar="PAGE", help="HTML file (default: ID.html)"
-    )
-    show.add_argument("--text", action="store_true", help="print it instead")
-
-    verify = command(
-        "engine verify", _verify, "Check that every claim of a run rests on facts and the graph"
-    )
-    _takes_run(verify)
-    verify.add_argument("--json", action="store_true", help="print the counts as JSON")
-
-    card = command("engine card", _card, "Print the card of a run's data set, as Markdown")
-    _takes_run(card)
-
-    export = command(
-        "engine export", _export, "Write a run's records for prepare and Hugging Face datasets"
-    )
-    _takes_run(export)
-    export.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT", help="new folder"
-    )
-    export.add_argument("--json", action="store_true", help="print the counts as JSON")
-
-    review = command(
-        "engine review", _review, "Have people judge a sample; tell their rates and agreement"
-    )
-    _takes_run(review)
-    add = review.add_argument
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="REVIEW",
-        help="folder of the review: made with a page for each reviewer if it is not there",
-    )
-    add("--sample", type=int, default=5000, metavar="N", help="records to review (default: 5000)")
-    add("--seed", type=int, default=0, help="seed of the sample")
-    add(
-        "--reviewers",
-        nargs="+",
-        default=["A", "B"],
-        metavar="NAME",
-        help="letters and digits, one page each (default: A B)",
-    )
-    add(
-        "--verdicts",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="files that the pages wrote: print rates and agreement; write the records that were "
-        "corrected to REVIEW/corrected.jsonl",
-    )
-    add("--serve", metavar="NAME", help="hand a reviewer's page to the browsers of this machine")
-    add("--port", type=int, default=0, help="of --serve (default: one that is free)")
-    add("--json", action="store_true", help="print counts or rates as JSON")
+    add_results(command)
+    add_review(command)
     add_score(command)
 
 
@@ -154,10 +91,6 @@ def _takes_cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-i", "--input", type=Path, required=True, metavar="CASES", help=LIST
     )  # fmt: skip
-
-
-def _takes_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", type=Path, metavar="DIR", help=RUN)
 
 
 def _takes_agents(parser: argparse.ArgumentParser) -> None:
@@ -300,123 +233,4 @@ def _graph(options: argparse.Namespace) -> int:
         raise InputError(options.output, "output", "a folder", "a file", hint)
     write_file(options.output, graph_page(shipped_graph()).encode())
     print(options.output)
-    return 0
-
-
-def _status(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.run.status import status, text
-
-    found = status(options.run_folder)
-    print(json.dumps(asdict(found)) if options.json else printable(text(found)))
-    return 0
-
-
-def _show(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.files import write_file
-    from tumorchain_jax.engine.graph.load import shipped_graph
-    from tumorchain_jax.engine.run import reading, show
-
-    case, kept = reading.find(options.run_folder, options.id)
-    if options.text:
-        print(printable(show.text(case, kept, shipped_graph())))
-        return 0
-    path = options.output or Path(f"{kept.trace.record}.html")
-    write_file(path, show.html(case, kept, shipped_graph()).encode())
-    print(path)
-    return 0
-
-
-def _verify(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.run.verify import verify
-
-    checked = verify(options.run_folder)
-    if options.json:
-        print(json.dumps(asdict(checked)))
-    else:
-        for line in checked.shown:
-            print(printable(line, allowed=""))
-        print(
-            f"{checked.cases} cases, {checked.records} records, {checked.claims} claims, "
-            f"{checked.facts} facts: {checked.problems} problems"
-        )
-    return 1 if checked.problems else 0
-
-
-def _card(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.run.outputs import CARD
-    from tumorchain_jax.engine.run.reading import check_complete
-
-    check_complete(options.run_folder)
-    print(printable((options.run_folder / CARD).read_text("utf-8")), end="")
-    return 0
-
-
-def _export(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.run.export import export
-
-    counts = export(options.run_folder, options.output)
-    if options.json:
-        print(json.dumps({"folder": str(options.output), **counts}))
-    else:
-        sides = ", ".join(f"{count} records to {side}" for side, count in counts.items())
-        print(f"{options.output}: {sides}")
-    return 0
-
-
-def _review(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.review.page import page_name, write_review
-
-    check_numbers(options, sample=(1, MOST_REVIEWED), seed=SEEDS, port=(0, 65535))
-    if not options.output.exists():
-        counts = write_review(
-            options.run_folder, options.output, options.reviewers, options.sample, options.seed
-        )
-        if options.json and not (options.verdicts or options.serve):
-            print(json.dumps({"folder": str(options.output), **counts}))
-        else:
-            print(f"{sum(counts.values())} records to review")
-            for name in options.reviewers:
-                print(f"for {name}: {options.output / page_name(name)}")
-    elif not (options.verdicts or options.serve):
-        from tumorchain_jax.core.files import staging_path
-
-        staging_path(options.output)  # refuses what is there already
-    if options.serve:
-        return _serve(options)
-    if options.verdicts:
-        return _score(options)
-    return 0
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.review.server import ReviewServer
-
-    with ReviewServer(options.output, options.serve, options.port) as server:
-        print(f"{server.address}\nverdicts: {server.verdicts}\nCtrl-C ends it", flush=True)
-        server.serve_forever()
-    return 0
-
-
-def _score(options: argparse.Namespace) -> int:
-    from tumorchain_jax.engine.review import verdicts
-    from tumorchain_jax.engine.review.sample import read_sample
-
-    sample = read_sample(options.output)
-    files: dict[str, dict[str, verdicts.Verdict]] = {}
-    for path in options.verdicts:
-        reviewer, read = verdicts.read_verdicts(path, sample)
-        if reviewer in files:
-            expected = "one file of each reviewer"
-            raise InputError(path, "reviewer", f"{reviewer} again", expected, "leave one out")
-        files[reviewer] = read
-    facts = verdicts.summary(sample, files)
-    written, problems = verdicts.write_corrected(options.run_folder, options.output, files)
-    if options.json:
-        print(json.dumps(verdicts.plain(facts) | {"corrected": written, "problems": problems}))
-        return 0
-    print(printable(verdicts.text(facts)))
-    if written or problems:
-        print(f"corrected: {written} records in {options.output / verdicts.CORRECTED}")
-    for problem in problems:
-        print(printable(f"not taken: {problem}", allowed=""))
     return 0

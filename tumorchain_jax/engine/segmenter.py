@@ -15,7 +15,7 @@ from scipy import ndimage
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, ORGANS, display_name, merge_labels
 from tumorchain_jax.anatomy.substructures import SEGMENTS, segment_at, segment_map
-from tumorchain_jax.engine.agents.asks import THIRDS
+from tumorchain_jax.engine.agents.ask import THIRDS
 from tumorchain_jax.engine.facts import Fact, Source
 from tumorchain_jax.phantoms.lesion_shape import longest_diameter
 from tumorchain_jax.scan.orientation import canonical

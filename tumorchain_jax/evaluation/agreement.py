@@ -50,6 +50,20 @@ def cohen(tables: Tables, weights: Float[np.ndarray, "K K"]) -> Draws:
         return np.where(expected > 0, 1 - observed / expected, np.nan)
 
 
+def kappa(first: Sequence[str | bool], second: Sequence[str | bool]) -> float | None:
+    """Cohen's kappa of what two readers say of the same cases, without an interval.
+
+    Returns:
+        None where it is not defined: there is no case, or both always say one same thing.
+    """
+    said = sorted({*first, *second})
+    table = np.zeros((1, len(said), len(said)))
+    for one, other in zip(first, second, strict=True):
+        table[0, said.index(one), said.index(other)] += 1
+    value = float(cohen(table, unequal(len(said)))[0])
+    return None if np.isnan(value) else value
+
+
 def gwet_ac1(tables: Tables) -> Draws:
     """Gwet's AC1 of tables of two readers: chance is how mixed the categories are on the whole."""
     count = tables.shape[1]

@@ -4,7 +4,7 @@ Answers about one patient are not independent: signs are flipped patient by pati
 McNemar's test raises false alarms two to four times too often.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from jaxtyping import Float
@@ -74,15 +74,6 @@ def _share_interval(count: int, n: int, method: str) -> tuple[float, float]:
         return 0.0, 1.0
     interval = stats.binomtest(count, n).proportion_ci(0.95, method)
     return float(interval.low), float(interval.high)
-
-
-def kappa(a: Sequence[bool], b: Sequence[bool]) -> float:
-    """Agreement of two judges beyond chance (Cohen 1960); 1 where both always say the same."""
-    said_a, said_b = np.asarray(a, bool), np.asarray(b, bool)
-    agreed = float(np.mean(said_a == said_b))
-    share_a, share_b = said_a.mean(), said_b.mean()
-    chance = float(share_a * share_b + (1 - share_a) * (1 - share_b))
-    return 1.0 if chance == 1 else (agreed - chance) / (1 - chance)
 
 
 def corrected_share(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from engine_cases import knowing, known_case
 
 from tumorchain_jax.engine.agents.answer_check import answer_issue
-from tumorchain_jax.engine.agents.asks import NO, VALUES, YES
+from tumorchain_jax.engine.agents.ask import NO, VALUES, YES
 from tumorchain_jax.engine.agents.pipeline import process
 from tumorchain_jax.engine.graph.load import shipped_graph
 

@@ -8,7 +8,7 @@ import pytest
 from engine_cases import knowing, known_case
 
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.engine.agents.asks import ALIKE, VALUES
+from tumorchain_jax.engine.agents.ask import ALIKE, VALUES
 from tumorchain_jax.engine.agents.pipeline import process
 from tumorchain_jax.engine.agents.questions import SHARES, WORDINGS
 from tumorchain_jax.engine.case import Trace

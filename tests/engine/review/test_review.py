@@ -23,7 +23,6 @@ from tumorchain_jax.engine.review.sample import draw, read_sample
 from tumorchain_jax.engine.review.server import HOST, ReviewServer
 from tumorchain_jax.engine.review.verdicts import (
     CORRECTED,
-    kappa,
     rate,
     read_verdicts,
     summary,
@@ -31,6 +30,7 @@ from tumorchain_jax.engine.review.verdicts import (
     write_corrected,
 )
 from tumorchain_jax.engine.run.run import run
+from tumorchain_jax.evaluation.agreement import kappa
 
 MakeCases = Callable[..., Path]
 EVIL = "</script><script>alert(1)</script>"

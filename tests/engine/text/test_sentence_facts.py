@@ -168,7 +168,7 @@ CASES = {
     "A mass in the cecum cannot be excluded.": "?finding=mass@cecum",
     "? mass in the cecum": "?finding=mass@cecum",
     "Questionable lesion in the cecum.": "?finding=mass@cecum",
-    "Metastases in the liver are suspected.": "~finding=metastasis@liver",
+    "Metastases in the liver are suspected.": "~finding=metastasis@liver ~count=several@liver",
     "Likely metastasis in segment V.": "~finding=metastasis@liver segment V",
     "A mass in the liver, probably a haemangioma.": (
         "~finding=haemangioma@liver ~impression=hepatic_haemangioma@liver"
@@ -218,17 +218,20 @@ CASES = {
     ),
     # metastases
     "Pancreatic tumour, 4 cm, with metastases in the liver and left lung.": (
-        "finding=tumour@pancreas size=40@pancreas finding=metastasis@liver "
-        "finding=metastasis@left lung"
+        "finding=tumour@pancreas size=40@pancreas finding=metastasis@liver count=several@liver "
+        "finding=metastasis@left lung count=several@left lung"
     ),
     "The pancreatic tumour (4 cm) has spread to the liver.": (
         "finding=tumour@pancreas size=40@pancreas finding=metastasis@liver"
     ),
     "No hepatic or pulmonary metastases.": "-finding=metastasis@liver -finding=metastasis@lungs",
     "Pulmonary metastases in both lungs.": (
-        "finding=metastasis@left lung finding=metastasis@right lung"
+        "finding=metastasis@left lung finding=metastasis@right lung count=several@left lung "
+        "count=several@right lung"
     ),
-    "Liver metastases from colon cancer.": "finding=metastasis@liver impression=tumour@colon",
+    "Liver metastases from colon cancer.": (
+        "finding=metastasis@liver count=several@liver impression=tumour@colon"
+    ),
     "Peritoneal carcinomatosis.": "finding=metastasis@peritoneum",
     # signs
     "The spleen is enlarged at 15 cm.": "finding=splenomegaly@spleen",
@@ -239,7 +242,7 @@ CASES = {
         "finding=pancreatitis@pancreas finding=peripancreatic_fat_stranding@pancreas"
     ),
     "Cholelithiasis without biliary dilatation.": (
-        "finding=gallstone@gallbladder -finding=ductal_dilatation@"
+        "finding=gallstone@gallbladder -finding=ductal_dilatation@liver"
     ),
     "Sigmoid diverticulosis without diverticulitis.": (
         "finding=diverticulum@sigmoid colon -impression=diverticulitis@sigmoid colon"

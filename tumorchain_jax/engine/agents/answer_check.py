@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from tumorchain_jax.data.schema import Record
-from tumorchain_jax.engine.agents.asks import NO, NONE, VALUES, YES
+from tumorchain_jax.engine.agents.ask import NO, NONE, VALUES, YES
 from tumorchain_jax.engine.agents.statements import LESIONS, NO_TUMOUR, TUMOUR
 from tumorchain_jax.engine.case import Claim, Step
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
+from tumorchain_jax.engine.text.counts import SEVERAL
 
 # How a question begins that asks for a category; the others ask for yes or no.
 _ASKS_CATEGORY = ("Which ", "Give ", "How ", "Name ")
@@ -76,6 +77,8 @@ class _Said:
     def has_count(self, record: Record) -> bool:
         if record.answer == NONE:
             return self.denies and not self.lesions
+        if SEVERAL in self.objects["count"]:
+            return False
         counts = {c.subject: int(c.object) for c in self.claims if c.relation == "count"}
         return record.answer == str(sum(counts.get(lesion, 1) for lesion in self.lesions))
 

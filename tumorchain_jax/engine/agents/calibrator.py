@@ -8,14 +8,13 @@ graph's edges, and the whole with what CT says and the chain leaves out.
 from collections.abc import Iterator, Mapping
 
 from tumorchain_jax.engine.agents.protocol import Chain, View
+from tumorchain_jax.engine.agents.setting_aside import left_out, said
 from tumorchain_jax.engine.agents.statements import (
     GENERAL,
     LESIONS,
     NO_TUMOUR,
     TUMOUR,
-    conflicts,
     denials,
-    in_conflict,
     is_said,
     is_sure,
     is_tumour,
@@ -160,14 +159,13 @@ def _contradictions(view: View, chain: Chain) -> Iterator[str]:
     claimed = [claim for step in chain for claim in step.claims]
     ids = {id for claim in claimed for id in claim.facts}
     told = [fact for fact in view.facts if fact.id in ids]
-    against = conflicts(view.facts)
+    against = left_out(view.facts)
     for fact in told:
-        if in_conflict(fact, against):
-            what = f"{fact.attribute} of {subject_of(fact)}"
-            yield f"conflict: the report says two things of the {what}"
-    said = {c.object for c in claimed if c.relation == "impression"}
+        if fact.id in against:
+            yield f"conflict: the report says two things: {said(against[fact.id])}"
+    concluded = {c.object for c in claimed if c.relation == "impression"}
     here = [fact for fact in view.facts if fact.organ == view.organ]
-    if NO_TUMOUR in said and (len(said) > 1 or may_be_suspicious(here)):
+    if NO_TUMOUR in concluded and (len(concluded) > 1 or may_be_suspicious(here)):
         yield "the conclusion is against the findings: no tumour, with something to suspect"
 
 
@@ -176,24 +174,24 @@ def _left_out(view: View, chain: Chain) -> Iterator[str]:
     claimed = {
         (claim.subject, claim.relation, claim.object) for step in chain for claim in step.claims
     }
-    against = conflicts(view.facts)
+    against = left_out(view.facts)
     named = {
         f.lesion
         for f in view.facts
         if f.attribute == "finding" and f.value in LESIONS and f.time == "current"
-        and not in_conflict(f, against)
+        and f.id not in against
     }  # fmt: skip
     concluded = False
     for fact in view.facts:
         if fact.time != "current" or fact.source.kind != "radiology" or fact.organ != view.organ:
             continue
-        if in_conflict(fact, against):
+        if fact.id in against:
             continue
         concluded |= fact.attribute == "finding" and fact.value == TUMOUR and is_sure(fact)
-        said = subject_of(fact), fact.attribute, object_of(fact)
+        triple = subject_of(fact), fact.attribute, object_of(fact)
         told = fact.attribute in _REPORTED and (not fact.lesion or fact.lesion in named)
-        if said not in claimed and (told or _leads(view, fact)):
-            yield f"a step is missing: {' '.join(said)}"
+        if triple not in claimed and (told or _leads(view, fact)):
+            yield f"a step is missing: {' '.join(triple)}"
     levels = {step.level for step in chain}
     needed = concluded or (
         denials(view.facts, view.organ)

@@ -7,12 +7,14 @@ from functools import cached_property
 from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.data.schema import TASK_OF, Record, RoundTarget
 from tumorchain_jax.engine.agents.against_masks import contradictions
-from tumorchain_jax.engine.agents.asks import Ask, Told, asks, within
+from tumorchain_jax.engine.agents.ask import Ask, Told, within
 from tumorchain_jax.engine.agents.calibrator import calibrate
 from tumorchain_jax.engine.agents.protocol import STRATEGIES, Agents, Chain, Strategy, View
 from tumorchain_jax.engine.agents.questions import Mix, Question, draw, questions
 from tumorchain_jax.engine.agents.reasoner import reason
 from tumorchain_jax.engine.agents.rounds import asked_rounds, search_rounds, think
+from tumorchain_jax.engine.agents.scan_asks import asks
+from tumorchain_jax.engine.agents.setting_aside import WHOLE, set_aside, unplaced
 from tumorchain_jax.engine.agents.statements import (
     GENERAL,
     TUMOUR,
@@ -21,7 +23,7 @@ from tumorchain_jax.engine.agents.statements import (
     labels_of,
     signs,
 )
-from tumorchain_jax.engine.agents.summarizer import summarize
+from tumorchain_jax.engine.agents.summarizer import summarize, suspects
 from tumorchain_jax.engine.agents.traces import record_id, record_line
 from tumorchain_jax.engine.case import Case, CaseResult, Rejected, Review, Step, Trace
 from tumorchain_jax.engine.facts import Fact
@@ -95,12 +97,17 @@ class _Work:
         self.rejected: list[Rejected] = []
         self.discordant: list[str] = []
         self.drafts: dict[str, _Draft] = {}
+        self.aside: dict[str, str] = {}
 
     def result(self) -> CaseResult:
         """Have the agents work, and word the questions."""
+        self.aside = set_aside(self.case, self.ct, self.graph)
         organs = self._organs()
         tellings = [told for organ in organs if (told := self._tell(organ)) is not None]
-        pool = asks(tellings, [f for f in self.ct if f.source.kind == "mask"], self.graph)
+        tellings = [self._staged(told, tellings) for told in tellings]
+        whole = not self.rejected and not unplaced(self.ct)
+        measured = [f for f in self.ct if f.source.kind == "mask"]
+        pool = asks(tellings, measured, self.graph, whole)
         pool = [ask for ask in pool if self._is_asked(ask)]
         records: list[Record] = []
         traces: list[Trace] = []
@@ -129,9 +136,12 @@ class _Work:
         return frozenset(label for fact in named for label in labels_of(fact.organ))
 
     def _organs(self) -> list[str]:
-        """Return the digestive organs that CT reports speak of."""
+        """Return the digestive organs that CT reports speak of and that are not set aside."""
+        self.rejected += [Rejected(organ, reason, 0) for organ, reason in self.aside.items()]
+        if WHOLE in self.aside:
+            return []
         named = {fact.organ for fact in self.ct if fact.source.kind == "radiology"}
-        return [name for name in map(display_name, DIGESTIVE) if name in named]
+        return [name for name in map(display_name, DIGESTIVE) if name in named - {*self.aside}]
 
     def _is_asked(self, ask: Ask) -> bool:
         if ask.organ and ask.organ not in self.visible:
@@ -168,6 +178,22 @@ class _Work:
             self.rejected.append(Rejected(organ, reason_, draft.attempts))
         draft.reviews += (Review("summarizer", "", "", draft.attempts),)
         return Told(view, draft.chain, summary)
+
+    def _staged(self, told: Told, tellings: Sequence[Told]) -> Told:
+        """Leave out what imaging says of spread where it may come from another organ.
+
+        Two organs may hold a primary, or what is set aside may hold a metastasis.
+        """
+        ill = [each for each in tellings if suspects(each.view.organ, self.ct, each.view.edges)]
+        doubtful = {
+            fact.value
+            for fact in self.ct
+            if fact.organ in self.aside and fact.value in ("metastasis", "lymph node")
+        }
+        if len(ill) < 2 and not doubtful:
+            return told
+        stages = tuple(s for s in told.summary.stages if s.letter == "T" or s.is_stated)
+        return replace(told, summary=replace(told.summary, stages=stages))
 
     def _calibrated(self, organ: str, draft: _Draft, strategy: Strategy) -> View | None:
         for _ in range(self.settings.drafts):

@@ -75,6 +75,11 @@ class Stage:
     facts: tuple[str, ...]
     edges: tuple[str, ...]
 
+    @property
+    def is_stated(self) -> bool:
+        """Whether a report states it, rather than that it follows from findings."""
+        return not self.edges
+
 
 @dataclass(frozen=True)
 class Summary:

@@ -6,13 +6,14 @@ from its case and itself alone.
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tumorchain_jax.data.schema import SUBTASKS
-from tumorchain_jax.engine.agents.asks import NONE, Ask
+from tumorchain_jax.engine.agents.ask import NONE, Ask
 
 Mix = Literal["plain", "paper"]
 SHARES = {
@@ -23,6 +24,8 @@ SHARES = {
 }
 """The paper's shares of the four tasks (Fig. 2)."""
 MOST_OPTIONS = 4
+
+_A = re.compile(r"\ba (?=[aeiou])")
 
 WORDINGS: dict[str, tuple[str, ...]] = {
     "third": (
@@ -278,6 +281,7 @@ def _wordings(case: str, ask: Ask) -> Iterator[Question]:
         if ask.kind == "segment" and words["lesion"].endswith(f" in the {words['organ']}"):
             # "the lesion in the liver" is in the liver once.
             text = wording.format(**words | {"lesion": words["lesion"].split(" in the ")[0]})
+        text = _A.sub("an ", text)
         yield Question(ask, text, ())
         if len(ask.options) > 1:
             yield Question(ask, text, _choices(case, ask, text))

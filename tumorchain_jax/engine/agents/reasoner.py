@@ -11,15 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tumorchain_jax.engine.agents.protocol import Chain, View
+from tumorchain_jax.engine.agents.setting_aside import left_out
 from tumorchain_jax.engine.agents.statements import (
     LESIONS,
     NO_TUMOUR,
     TUMOUR,
     article,
     claim_of,
-    conflicts,
     denials,
-    in_conflict,
     is_sure,
     is_tumour,
     located,
@@ -41,8 +40,9 @@ _ATTRIBUTES = {
     "boundary": ("its border is {object}", "it is {object}"),
     "depth": ("it reaches the {object}", "in depth it reaches the {object}"),
     "others": ("it shows {object}", "in it there is {object}", "besides it shows {object}"),
-    "finding": ("it is {object}", "it shows {object}"),
+    "finding": ("it shows {object}", "in it there is {object}"),
 }  # fmt: skip
+_NATURE = ("it is {object}",)
 _FINDING = (
     "the {organ} shows {object}",
     "in the {organ} there is {object}",
@@ -57,6 +57,7 @@ _WHICH = "lesion {number} of the {organ} is {object}"
 _AT = " in {part}"
 _SIGN = ("the {organ} shows {object}", "there is {object} in the {organ}")
 _SIGN_AT = ("there is {object} in {part}",)
+_LYMPH_NODE = ("near the {organ} there is {object} that is enlarged",)
 _NODES = ("there are {object} enlarged lymph nodes near the {organ}",)
 _NODE = ("there is {object} enlarged lymph node near the {organ}",)
 _COUNT = (
@@ -97,13 +98,11 @@ def reason(view: View) -> Chain:
 class _Writer:
     def __init__(self, view: View):
         self.view, self.words = view, _Words(view)
-        told = conflicts(view.facts) if view.issue.startswith("conflict") else set()
+        told = left_out(view.facts) if view.issue.startswith("conflict") else {}
         self.facts = [
             fact
             for fact in view.facts
-            if fact.time == "current"
-            and fact.source.kind == "radiology"
-            and not in_conflict(fact, told)
+            if fact.time == "current" and fact.source.kind == "radiology" and fact.id not in told
         ]
         self.findings: list[Claim] = []
 
@@ -140,11 +139,10 @@ class _Writer:
         if placed is not None:
             claims.append(located(placed))
             part = the(placed.part)
-        count = next(
-            (f for f in self._of(number, "count") if is_sure(f) and f.value.isdigit()), None
-        )
+        counts = [f for f in self._of(number, "count") if is_sure(f) and f.value != "1"]
+        count = counts[0] if counts and is_sure(first) else None
         word = object_of(first)
-        if count is not None and int(count.value) > 1 and is_sure(first):
+        if count is not None:
             claims.append(claim_of(count))
             said = f"{count.value} {plural(word)}"
         else:
@@ -155,7 +153,7 @@ class _Writer:
         else:
             wording = self.words.pick(_FINDING_AT if part else _FINDING)
             text = wording.format(organ=self.view.organ, object=said, part=part)
-        if count is not None and int(count.value) > 1:
+        if count is not None:
             text = text.replace("there is", "there are").replace(
                 " is ", " are ", 1 if several else 0
             )
@@ -175,8 +173,10 @@ class _Writer:
                 if attribute == "finding":
                     if said == object_of(first):
                         continue
-                    if group[0].value in LESIONS and group[0].polarity == "present":
-                        said = article(said)
+                    if group[0].value in LESIONS:
+                        wordings = _NATURE
+                        if group[0].polarity == "present":
+                            said = article(said)
                 text = self.words.pick(wordings).format(object=said)
                 yield Step("finding", text, (claim_of(*group),))
 
@@ -193,6 +193,9 @@ class _Writer:
             if fact.part and fact.part != organ:
                 claims.append(located(fact))
             wordings = _SIGN_AT if fact.part and fact.part != organ else _SIGN
+            if fact.value == "lymph node":
+                wordings = _LYMPH_NODE
+                said = article(said) if fact.polarity == "present" else said
             text = self.words.pick(wordings).format(organ=organ, object=said, part=the(fact.part))
             yield Step("finding", text, tuple(claims))
         for group in _alike(f for f in whole if f.attribute == "nodes"):

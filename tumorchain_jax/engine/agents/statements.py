@@ -27,6 +27,7 @@ GENERAL = "patient"
 """Subject of statements that are about no organ in particular."""
 _OF_LESIONS = ("finding", "shape", "boundary", "density", "count", "size", "depth", "others")
 _CERTAINTY = {"definite": "", "probable": "probable ", "possible": "possible "}
+_DOUBTFUL_ABSENCE = {"definite": "", "probable": "probably ", "possible": "possibly "}
 _TIME = {"current": "", "prior": "earlier ", "hypothetical": "questioned "}
 
 
@@ -43,11 +44,13 @@ def subject(organ: str, lesion: int = 0) -> str:
 def object_of(fact: Fact) -> str:
     """Return what a fact says: `hypodense`, `35 mm`, `no mass`, `possible cyst`, `earlier mass`."""
     certainty = fact.certainty
+    absent = fact.polarity == "absent"
     if (fact.attribute, certainty) == ("impression", "probable"):
         certainty = "definite"  # an impression is put as what findings suggest anyway
-    negation = "no " if fact.polarity == "absent" else ""
+    negation = "no " if absent else ""
     value = f"{fact.value} {fact.unit}".strip() if fact.unit not in ("grid",) else fact.value
-    return f"{_TIME[fact.time]}{_CERTAINTY[certainty]}{negation}{value}"
+    doubt = (_DOUBTFUL_ABSENCE if absent else _CERTAINTY)[certainty]
+    return f"{_TIME[fact.time]}{doubt}{negation}{value}"
 
 
 def claim_of(fact: Fact, *same: Fact, edges: tuple[str, ...] = ()) -> Claim:
@@ -77,41 +80,6 @@ def is_sure(fact: Fact) -> bool:
     return fact.is_current and fact.certainty == "definite"
 
 
-Conflict = tuple[str, str, str]
-"""Subject, attribute and value of which CT says two things; without a value, of any."""
-_SINGLE = ("shape", "boundary", "density", "depth", "count", "size")
-
-
-def conflicts(facts: Iterable[Fact]) -> set[Conflict]:
-    """Find what CT says two things of at once.
-
-    A lesion has one shape, border, density, depth and size; a finding that is there is not also
-    missing from the same place; an organ with a tumour is not one without.
-    """
-    values: dict[Conflict, set[str]] = defaultdict(set)
-    for fact in facts:
-        if fact.time != "current" or fact.source.kind != "radiology":
-            continue
-        key = subject_of(fact), fact.attribute
-        if fact.attribute in _SINGLE and fact.polarity == "present":
-            values[(*key, "")].add(object_of(fact))
-        elif fact.attribute == "impression" and fact.value in (TUMOUR, NO_TUMOUR):
-            there = (fact.value == TUMOUR) == (fact.polarity == "present")
-            values[(*key, TUMOUR)].add("present" if there else "absent")
-        # One part of an organ may show what another does not.
-        elif fact.certainty == "definite" and fact.attribute in ("finding", "others"):
-            place = "" if fact.lesion else fact.part
-            values[(*key, f"{fact.value} {place}".strip())].add(fact.polarity)
-    return {key for key, said in values.items() if len(said) > 1}
-
-
-def in_conflict(fact: Fact, known: set[Conflict]) -> bool:
-    """Tell whether a fact is one side of a conflict."""
-    value = TUMOUR if fact.value == NO_TUMOUR else fact.value
-    placed = value if fact.lesion else f"{value} {fact.part}".strip()
-    return bool({(subject_of(fact), fact.attribute, v) for v in ("", value, placed)} & known)
-
-
 def lesion_findings(facts: Iterable[Fact]) -> dict[tuple[str, int], Fact]:
     """Return the first finding of each lesion that is surely there, by organ and number."""
     found: dict[tuple[str, int], Fact] = {}
@@ -124,7 +92,15 @@ def lesion_findings(facts: Iterable[Fact]) -> dict[tuple[str, int], Fact]:
 
 
 def denials(facts: Iterable[Fact], organ: str) -> list[Fact]:
-    """Return the facts that say that an organ holds no tumour."""
+    """Return the facts that say that an organ holds no tumour.
+
+    Where a suspicious finding has no place, what is denied of the body says nothing of an organ.
+    """
+    facts = list(facts)
+    placed = not any(
+        f.is_current and f.attribute == "finding" and f.value in SUSPICIOUS and not f.organ
+        for f in facts
+    )
     return [
         fact
         for fact in facts
@@ -139,7 +115,7 @@ def denials(facts: Iterable[Fact], organ: str) -> list[Fact]:
             or (fact.attribute == "impression" and fact.value == NO_TUMOUR)
         )
         and fact.attribute in ("finding", "impression")
-        and (fact.organ == organ or fact.value in (TUMOUR, NO_TUMOUR))
+        and (fact.organ == organ or (placed and fact.value in (TUMOUR, NO_TUMOUR)))
     ]
 
 

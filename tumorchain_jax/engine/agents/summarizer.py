@@ -12,10 +12,13 @@ from tumorchain_jax.anatomy.organs import COLORECTUM, ESOPHAGUS, STOMACH
 from tumorchain_jax.anatomy.staging import Depth, Extent
 from tumorchain_jax.engine.agents.protocol import Chain, Stage, Summary, View
 from tumorchain_jax.engine.agents.statements import (
+    LESIONS,
     NO_TUMOUR,
+    SUSPICIOUS,
     TUMOUR,
     claim_of,
     is_sure,
+    is_tumour,
     labels_of,
 )
 from tumorchain_jax.engine.case import Claim, Step
@@ -35,7 +38,7 @@ _CONFIRMS = "pathology shows {value}"
 def summarize(view: View, chain: Chain, pathology: tuple[Fact, ...]) -> Summary:
     """Join a chain with the pathology of its organ."""
     impressions = {c.object for step in chain for c in step.claims if c.relation == "impression"}
-    suspected = suspects(view, impressions)
+    suspected = suspects(view.organ, view.facts, view.edges)
     stages = tuple(_stages(view, pathology))
     stated = [s for s in stages if any(f.id in s.facts for f in pathology)]
     discordant = [*_differences(view, stages, pathology)]
@@ -53,13 +56,33 @@ def summarize(view: View, chain: Chain, pathology: tuple[Fact, ...]) -> Summary:
     return Summary(tuple(_confirmed(view, pathology)), stages, tuple(discordant), issue)
 
 
-def suspects(view: View, impressions: Iterable[str] = ()) -> bool:
-    """Tell whether CT gives a tumour of the organ for sure enough to stage it."""
-    if any(each not in (NO_TUMOUR, f"possible {TUMOUR}") for each in impressions):
+def suspects(organ: str, facts: Iterable[Fact], edges: Iterable[Edge]) -> bool:
+    """Tell whether CT gives a tumour of the organ for sure enough to stage it.
+
+    A mass of which the report says that it is benign is none.
+
+    Args:
+        organ: in question.
+        facts: of CT.
+        edges: of the graph, among them how impressions behave.
+    """
+    here = [f for f in facts if f.organ == organ and f.source.kind == "radiology"]
+    here = [f for f in here if f.is_current and f.certainty != "possible"]
+    edges = list(edges)
+    kinds = {edge.subject for edge in edges if is_tumour(edge, edge.subject)} | {TUMOUR}
+    benign = {e.subject for e in edges if (e.relation, e.object) == ("behaves_as", "benign")}
+    if any(f.attribute == "impression" and f.value in kinds for f in here):
         return True
+    harmless = {
+        f.lesion
+        for f in here
+        if (f.attribute == "finding" and f.value in LESIONS and f.value not in SUSPICIOUS)
+        or (f.attribute == "impression" and f.value in benign)
+    }
     return any(
-        f.organ == view.organ and f.attribute == "finding" and f.value in ("mass", TUMOUR)
-        for f in view.facts
+        f.attribute == "finding"
+        and (f.value == TUMOUR or (f.value == "mass" and f.lesion not in harmless))
+        for f in here
         if is_sure(f)
     )
 

@@ -13,7 +13,7 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.engine.agents.answer_check import answer_issue
-from tumorchain_jax.engine.agents.asks import FENCES
+from tumorchain_jax.engine.agents.ask import FENCES, is_within
 from tumorchain_jax.engine.agents.calibrator import LEVELS, claim_issue
 from tumorchain_jax.engine.agents.protocol import View
 from tumorchain_jax.engine.agents.statements import is_said
@@ -135,7 +135,7 @@ def step_problems(
         yield f"level {step.level!r} with {len(step.claims)} claims"
     fence = FENCES.get(subtask)
     for claim in step.claims:
-        if fence is not None and claim.relation not in fence:
+        if fence is not None and not is_within(claim, fence):
             yield f"{claim.relation} is beyond {subtask}"
         if issue := _claim_problem(claim, step.level, known, facts, graph):
             yield f"{claim.subject} {claim.relation} {claim.object}: {issue}"

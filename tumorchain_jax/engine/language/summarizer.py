@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import create_model
 
-from tumorchain_jax.engine.agents.asks import stage_options
+from tumorchain_jax.engine.agents.organ_asks import stage_options
 from tumorchain_jax.engine.agents.protocol import Chain, Summary, View
 from tumorchain_jax.engine.agents.statements import object_of, subject_of
 from tumorchain_jax.engine.agents.summarizer import summarize

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from tumorchain_jax.anatomy.organs import ORGANS, display_name
 from tumorchain_jax.engine.facts import Fact
+from tumorchain_jax.engine.text.counts import SEVERAL
 from tumorchain_jax.phantoms.reports.statements import FINDINGS, OTHERS, Statement
 
 DESCRIBING = ("size", "shape", "boundary", "density", "others", "depth")
@@ -211,8 +212,14 @@ class _Comparing:
         told |= {(side, number) for organ, number in told if organ in lungs
                  for side in ("left lung", "right lung") if organ.endswith(side)}  # fmt: skip
         found = {(f.organ, f.value) for f in ct if f.attribute == "count" and f.is_current}
+        found = {(organ, value) for organ, value in found if value.isdigit()}
         right = len(found & asked)
         self._count("count", right, len(found - told - implied), len(asked) - right)
+        lesions = {(s.organ, s.lesion) for s in said if s.attribute == "finding" and s.is_current}
+        many = Counter(organ for organ, _ in lesions)
+        several = {organ for organ, number in told if number != "1"}
+        several |= {organ for organ, number in many.items() if number > 1}
+        told |= {(organ, SEVERAL) for organ in several}
         self.true |= {f.id for f in ct if f.attribute == "count"
                       and (f.organ, f.value) in told | implied}  # fmt: skip
 

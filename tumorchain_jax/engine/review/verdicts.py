@@ -1,6 +1,5 @@
 """What reviewers said: their files, how far they agree, and the rates beside the paper's."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from tumorchain_jax.engine.agents.traces import record_line
 from tumorchain_jax.engine.review.sample import Sample
 from tumorchain_jax.engine.run.reading import Kept, read_stored
 from tumorchain_jax.engine.run.screen import fault
+from tumorchain_jax.evaluation.agreement import kappa
 
 FORMAT = 1
 QUALITIES = ("high", "acceptable", "poor")
@@ -115,17 +115,6 @@ def rate(count: int, total: int) -> Rate:
         return Rate(0, 0, 0.0, 100.0)
     interval = binomtest(count, total).proportion_ci(method="wilson")
     return Rate(count, total, 100 * float(interval.low), 100 * float(interval.high))
-
-
-def kappa(first: Sequence[str], second: Sequence[str]) -> float | None:
-    """Cohen's kappa of two raters of the same things; None if chance alone explains all."""
-    total = len(first)
-    if not total:
-        return None
-    observed = sum(a == b for a, b in zip(first, second, strict=True)) / total
-    ones, others = Counter(first), Counter(second)
-    expected = sum(ones[name] * others[name] for name in ones) / total**2
-    return None if expected == 1 else (observed - expected) / (1 - expected)
 
 
 def summary(sample: Sample, files: Mapping[str, Mapping[str, Verdict]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +95,15 @@ def read_stored(folder: Path) -> Iterator[StoredCase]:
 
 
 def find(folder: Path, id: str) -> tuple[StoredCase, Kept]:
-    """Find a record by its id, or the beginning of one.
+    """Find a record by the beginning of its id; the first of a run where that is empty.
 
     Raises:
         InputError: there is none, or there are several, or as `read_stored`.
     """
-    found = [
-        (case, kept)
-        for case in read_stored(folder)
-        for kept in case.records
-        if kept.trace.record.startswith(id)
-    ]
+    every = ((case, kept) for case in read_stored(folder) for kept in case.records)
+    found = list(islice(every, 1)) if not id else [
+        (case, kept) for case, kept in every if kept.trace.record.startswith(id)
+    ]  # fmt: skip
     if len(found) != 1:
         hint = "ids are the field `record` in traces.jsonl"
         raise InputError(folder, f"record {id}", f"{len(found)} of them", "one", hint)

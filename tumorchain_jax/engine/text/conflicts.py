@@ -17,6 +17,12 @@ TOLERANCE_MM = 2.0
 """Sizes of a lesion that differ by less are rounded ones."""
 _ONE_VALUE = ("shape", "boundary", "density")
 _TUMOUR = ("mass", "tumour")
+# What a lesion cannot be at once.
+_SOLID_BENIGN = frozenset({"haemangioma", "granuloma", "fatty area", "accessory spleen"})
+_UNLIKE = {
+    "metastasis": _SOLID_BENIGN | {"cyst", "diverticulum", "gallstone", "kidney stone", "infarct"},
+    "tumour": _SOLID_BENIGN,
+}
 
 
 @dataclass(frozen=True)
@@ -24,8 +30,8 @@ class Conflict:
     """Two facts of which one must be wrong.
 
     Attributes:
-        reason: `polarity`, `organ`, `side`, `part`, `size`, `count`, `patient`, or the attribute
-            that has two values.
+        reason: `polarity`, `organ`, `side`, `part`, `kind`, `size`, `count`, `patient`, or the
+            attribute that has two values.
         first, second: in the order of the text.
     """
 
@@ -42,7 +48,7 @@ def conflicts(facts: Iterable[Fact]) -> tuple[Conflict, ...]:
         by_kind[fact.source.kind].append(fact)
     found: list[Conflict] = []
     for group in by_kind.values():
-        for compare in (_polarity, _organs, _sides, _parts, _values, _sizes, _counts, _stages):
+        for compare in _COMPARISONS:
             found += compare(group)
     found += _patients(said)
     unique = {(c.reason, c.first.id, c.second.id): c for c in found}
@@ -141,6 +147,17 @@ def _parts(facts: list[Fact]) -> Iterator[Conflict]:
                 break
 
 
+def _kinds(facts: list[Fact]) -> Iterator[Conflict]:
+    """One lesion is called a metastasis here and a haemangioma there."""
+    for group in _by_lesion(facts).values():
+        named = [f for f in group if f.attribute == "finding" and f.certainty == "definite"]
+        for first, second in _pairs(named):
+            values = first.value, second.value
+            if any(b in _UNLIKE.get(a, ()) for a, b in (values, values[::-1])):
+                yield Conflict("kind", first, second)
+                break
+
+
 def _values(facts: list[Fact]) -> Iterator[Conflict]:
     for group in _by_lesion(facts).values():
         for attribute in _ONE_VALUE:
@@ -164,6 +181,7 @@ def _sizes(facts: list[Fact]) -> Iterator[Conflict]:
 def _counts(facts: list[Fact]) -> Iterator[Conflict]:
     for attribute in ("count", "nodes"):
         told = [f for f in facts if f.attribute == attribute and f.polarity == "present"]
+        told = [f for f in told if f.value.isdigit()]
         by_organ: dict[str, list[Fact]] = defaultdict(list)
         for fact in told:
             by_organ[fact.organ].append(fact)
@@ -205,3 +223,8 @@ def _ordered(reason: str, first: Fact, second: Fact) -> Conflict:
     if second.source.start < first.source.start:
         first, second = second, first
     return Conflict(reason, first, second)
+
+
+_COMPARISONS = (
+    _polarity, _organs, _sides, _parts, _kinds, _values, _sizes, _counts, _stages,
+)  # fmt: skip

@@ -1,18 +1,16 @@
 """Whether a finding that a sentence names is present, certain, current and the patient's own.
 
 The method is that of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009): cue phrases
-reach forward or backward within their clause, up to the next phrase that ends it. The cues are our
-own list, `cues.tsv`.
+reach forward or backward within their clause, up to the next phrase that ends it (`cues.py`).
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from importlib import resources
 from typing import Literal
 
 from tumorchain_jax.engine.facts import Certainty, Polarity, Time
+from tumorchain_jax.engine.text.cues import Cue, find_cues, normal_form
 
 
 @dataclass(frozen=True)
@@ -30,22 +28,6 @@ class Context:
     certainty: Certainty = "definite"
     time: Time = "current"
     patient: bool = True
-
-
-@dataclass(frozen=True)
-class Cue:
-    """A cue phrase in a sentence.
-
-    Attributes:
-        meaning: what it says of the findings in its reach; see `cues.tsv`.
-        reach: `forward`, `backward` or `both`.
-        start, end: its characters in the sentence.
-    """
-
-    meaning: str
-    reach: str
-    start: int
-    end: int
 
 
 # A clause of its own after a comma or "and": its subject, then a finite verb.
@@ -86,9 +68,30 @@ _OWN_THING = re.compile(
     r"(?:,|;|\band\b)\s+(?:also\s+)?(?:an?|one|two|three|four|five|several|multiple|"
     r"\d+)\s[^,;]{0,70}$"
 )
+# "Without other abnormality than two cysts": these are there.
+_OTHER_THAN = re.compile(
+    r"\b(?:other|else|more|further|different|additional|andere\w*|weitere\w*)\b[^,;.]{0,50}?"
+    r"\b(?:than|als|außer)\b"
+)
+_THE_REST = re.compile(
+    r"\b(?:(?:the|all|die|alle) (?:other|rest|remain|übrig|ander|rest)\w*|others)\b"
+)
 _IS_THERE = re.compile(
     r"[^,;.]{0,40}?\b(?:is|are|was|were)\s+(?:seen|present|noted|visible|identified|found|located|"
     r"visuali[sz]ed|demonstrated|detected|again|also|now)\b"
+)
+# A judgement of its own after a denied thing: "no washout, likely haemangioma".
+_NEW_JUDGEMENT = re.compile(
+    r"(?:[,(]|\s-{1,2}\s|\b(?:but|thus|therefore|hence|so|and|daher|somit|und|also)\b)\s*"
+    r"(?:(?:this|these|which|it|they|thus|therefore|hence|so|most|more|very|overall|is|are|and|"
+    r"all|rather|also|findings?|features?|lesion|appearances?|somit|daher|also|am)\s+){0,4}"
+    r"(?:likely|probabl[ey]|presum\w+|suggest\w*|favou?r\w*|consistent with|compatible with|"
+    r"in keeping with|in line with|typical (?:of|for)|characteristic (?:of|for)|diagnostic of|"
+    r"represent\w*|suspicious (?:for|of)|suspected|possibl[ey]|perhaps|indicat\w+|"
+    r"(?:may|could|might) (?:be|represent|reflect)|thought to|felt to|"
+    r"ehesten|wahrscheinlich|vermutlich|vereinbar mit|passend zu|verdächtig auf|möglicherweise|"
+    r"v\. ?a\.|v\.?d\.? auf|im sinne|entsprechend|dd)(?!\w)",
+    re.IGNORECASE,
 )
 _MEASURED = re.compile(r"\d\s?-?(?:mm|cm)\b")
 _ALTERNATIVE = re.compile(r"\b(?:or|nor|oder|noch)\b")
@@ -101,36 +104,34 @@ _COPULA = re.compile(
 _JOINED = re.compile(r"\b(?:and|or|nor|und|oder|sowie|all|both)\b|[/&]")
 
 
-@lru_cache(maxsize=256)
-def find_cues(sentence: str) -> tuple[Cue, ...]:
-    """Return the cues of a sentence from left to right; of two that overlap, the longer one."""
-    pattern, meanings = _lexicon()
-    return tuple(
-        Cue(*meanings[_normal(match.group())], match.start(), match.end())
-        for match in pattern.finditer(sentence)
-    )
-
-
 def read_context(sentence: str, start: int, end: int) -> Context:
     """Read what a sentence says of the finding at its characters `start` to `end`."""
     context = Context()
-    for meaning in _meanings(sentence, start, end):
-        match meaning:
+    cues = list(_reaching(sentence, start, end))
+    # "Likely a cyst, enhancement not seen": what follows is about another thing.
+    hedged = any(cue.meaning in ("probable", "possible") and cue.end <= start for cue in cues)
+    denial = min((c.end for c in cues if c.meaning == "absent" and c.end <= start), default=end)
+    for cue in cues:
+        if cue.meaning in ("probable", "possible") and denial <= cue.start < start:
+            continue  # "nothing here suggests a mass": the doubt is denied with the mass
+        if hedged and cue.meaning == "absent" and "," in sentence[end : max(end, cue.start)]:
+            continue
+        match cue.meaning:
             case "absent":
                 context = replace(context, polarity="absent")
             case "probable" if context.certainty == "definite":
                 context = replace(context, certainty="probable")
             case "possible":
                 context = replace(context, certainty="possible")
-            case "prior" | "hypothetical":
-                context = replace(context, time=meaning)
+            case "prior" | "hypothetical" as time:
+                context = replace(context, time=time)
             case "other":
                 context = replace(context, patient=False)
     return context
 
 
-def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
-    """Meanings of the cues that reach the characters `start` to `end`."""
+def _reaching(sentence: str, start: int, end: int) -> Iterator[Cue]:
+    """Yield the cues that reach the characters `start` to `end`."""
     low, high = start - _LIST_REACH, end + _REACH
     cues = [
         cue for cue in find_cues(sentence) if low <= cue.end <= start or end <= cue.start <= high
@@ -146,28 +147,41 @@ def _meanings(sentence: str, start: int, end: int) -> Iterator[str]:
         if cue.end <= start:
             near = cue.reach in ("forward", "both") and len(text) <= _REACH
             if near and not _SEMICOLON.search(text) and not _NEW_CLAUSE.search(text):
-                own = cue.meaning == "absent" and _is_own(sentence, text, end)
+                own = cue.meaning == "absent" and (
+                    _is_own(sentence, text, end) or bool(_NEW_JUDGEMENT.search(text))
+                )
                 if not own and not (cue.meaning == "prior" and _ENDED_SIZE.search(text)):
-                    yield cue.meaning
+                    yield cue
             elif cue.meaning == "absent" and (head := _list_head(sentence, cue)):
                 rest = sentence[head:start] if head <= start else ":"
-                if not _LIST_END.search(rest) and not _NEW_CLAUSE.search(rest):
-                    yield cue.meaning
+                over = _LIST_END.search(rest) or _NEW_CLAUSE.search(rest)
+                if not over and not _NEW_JUDGEMENT.search(rest):
+                    yield cue
         elif cue.reach in ("backward", "both") and _reaches_back(text):
-            yield cue.meaning
+            yield cue
 
 
 def _is_own(sentence: str, between: str, end: int) -> bool:
     """Whether what follows a denied thing is told as a thing of its own."""
+    if _OTHER_THAN.search(between):
+        return True
     own = _OWN_THING.search(between)
     if not own:
         return False
     return bool(_MEASURED.search(own.group()) or _IS_THERE.match(sentence, end))
 
 
+def _is_told(between: str) -> bool:
+    """Whether what stands before a comma tells of its thing: "a mass of 2 cm, washout not seen"."""
+    hedged = any(cue.meaning in ("probable", "possible") for cue in find_cues(between))
+    return hedged or bool(_MEASURED.search(between))
+
+
 def _reaches_back(between: str) -> bool:
     """Whether a cue after a thing is about it: "masses, cysts and stones are all absent"."""
-    if _SEMICOLON.search(between):
+    if _THE_REST.search(between):
+        return False
+    if _SEMICOLON.search(between) or ("," in between and _is_told(between)):
         return False
     copula = _COPULA.search(between)
     lead = between[: copula.start()] if copula else between
@@ -181,7 +195,7 @@ def _reaches_back(between: str) -> bool:
 def _list_head(sentence: str, cue: Cue) -> int | None:
     """Return where the list of a denying phrase begins: after "not seen:", "absent are"."""
     first = not any(map(str.isalnum, sentence[: cue.start]))
-    answers = _normal(sentence[cue.start : cue.end]) in _ANSWERS
+    answers = normal_form(sentence[cue.start : cue.end]) in _ANSWERS
     if first or not answers or sentence.startswith(" of ", cue.end):
         if head := _LIST_HEAD.match(sentence, cue.end):
             return head.end()
@@ -225,58 +239,3 @@ def goes_on(sentence: str, begun: str) -> bool:
         return False
     stops = any(cue.meaning == "stop" for cue in find_cues(sentence))
     return not stops and not _NO_ITEM.search(sentence)
-
-
-def cue_phrases() -> Iterable[str]:
-    """Return the cue phrases in small letters."""
-    return _lexicon()[1]
-
-
-def _normal(phrase: str) -> str:
-    return re.sub(r"\s+", " ", phrase).replace("\u2019", "'").lower()
-
-
-@cache
-def _lexicon() -> tuple[re.Pattern[str], dict[str, tuple[str, str]]]:
-    """The pattern of all cues, and the meaning and reach of each."""
-    text = resources.files(__package__).joinpath("cues.tsv").read_text(encoding="utf-8")
-    meanings: dict[str, tuple[str, str]] = {}
-    for line in text.splitlines():
-        if line and not line.startswith("#"):
-            phrase, meaning, reach = line.split("\t")
-            for form in _forms(phrase):
-                meanings.setdefault(form, (meaning, reach))
-    # Chinese parts no words by spaces.
-    edges = {True: ("", ""), False: (r"(?<!\w)", r"(?![\w-])")}
-    patterns = [
-        f"{edges[chinese][0]}(?:{_prefix_tree(phrases)}){edges[chinese][1]}"
-        for chinese in (False, True)
-        if (phrases := [phrase for phrase in meanings if (phrase[0] >= "\u3400") is chinese])
-    ]
-    return re.compile("|".join(patterns), re.IGNORECASE), meanings
-
-
-def _forms(phrase: str) -> Iterator[str]:
-    """Yield a phrase and its contractions, with the apostrophe and without: "isn't", "isnt"."""
-    yield phrase
-    contracted = re.sub(r"\bcan(?:not| not)\b", "can't", phrase)
-    contracted = re.sub(
-        r"\b(is|are|was|were|do|does|did|has|have|had|could) not\b", r"\1n't", contracted
-    )
-    yield from {contracted, contracted.replace("n't", "nt")} - {phrase}
-
-
-def _prefix_tree(phrases: list[str]) -> str:
-    """Write an expression for phrases that tries the longer ones first, and no letter twice."""
-    by_first: dict[str, list[str]] = {}
-    for phrase in phrases:
-        if phrase:
-            by_first.setdefault(phrase[0], []).append(phrase[1:])
-    branches = [
-        {" ": r"\s+", "'": "['\u2019]"}.get(letter, re.escape(letter)) + _prefix_tree(rest)
-        for letter, rest in by_first.items()
-    ]
-    if not branches:
-        return ""
-    optional = "?" if "" in phrases else ""
-    return f"(?:{'|'.join(branches)}){optional}"

@@ -56,7 +56,9 @@ def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention])
             last = notes.told_last()
             named = [p for locus in setting.loci if not locus.beside for p in locus.places]
             place = Place(named[0].organ if named else last.place.organ if last else "")
-            notes.draft(setting, "count", str(key[0]), key[1], key[2], Context(), place, None)
+            notes.draft(
+                setting, "count", str(key.count), key.start, key.end, Context(), place, None
+            )
 
 
 def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:

@@ -8,7 +8,10 @@ import re
 from dataclasses import replace
 
 from tumorchain_jax.engine.text.context import Context, read_context
+from tumorchain_jax.engine.text.notes import tumours
+from tumorchain_jax.engine.text.readings import is_revised, is_shown_elsewhere
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.vocabulary import Term
 
 # The answer after a key such as "Lymph nodes:", or in the next cell of a table.
 _ANSWER = re.compile(
@@ -33,6 +36,25 @@ _IS_GONE = re.compile(
     r"[^.;,]{0,60}?\b(?:is|are|has|have|was|were) (?:now |since |completely |entirely |meanwhile |"
     r"in the "
     r"meantime )*(?:gone|resolved|disappeared|vanished|regressed completely)\b"
+)
+_ANSWERED_NO = re.compile(
+    r"\s*(?:-{1,2}\s*)?(?:no|none|nein|negative|absent|not (?:seen|present|found|identified)|"
+    r"kein\w*)\b(?:\s*(?:[.;,\n]|$))"
+)
+_OPERATED = re.compile(
+    r"\b(?:status post|s/p|post-?operative(?:ly)?|after (?:\w+ ){0,3}(?:resection|surgery|"
+    r"operation|removal|excision|ablation)|(?:resection|surgery|operation|operated(?: on)?|treated|"
+    r"treatment|ablation|embolization|tace|rfa) (?:for|of|due to|because of)|"
+    r"zustand nach|nach (?:\w+ ){0,2}(?:resektion|operation|op)|follow[- ]?up (?:of|for|after)|"
+    r"known history)\b"
+)
+_PRESENTED = re.compile(
+    r"\b\d{1,3}[\s-]*(?:years?|yrs?|yo|y/o|y\.o\.|jährige\w*|jahre)\b[^.]{0,40}?\b(?:with|mit|known|"
+    r"for|suffering|diagnosed|treated|presenting)\b"
+)
+_SHOWN = re.compile(
+    r"\d\s?-?(?:mm|cm)\b|\b(?:seen|shows?|visible|demonstrat\w+|measur\w+|identified|there is|"
+    r"zeigt\w*|sichtbar)\b"
 )
 _ASKED = re.compile(r"\?\s{0,2}$")
 _STILL = re.compile(
@@ -70,6 +92,10 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     answer = _ANSWER.match(text, _list_end(setting, end), setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
         context = replace(context, polarity="absent")
+    if setting.words.rstrip().endswith("?") and context.polarity == "present":
+        answered = _ANSWERED_NO.match(text, setting.sentence.end)
+        context = replace(context, polarity="absent") if answered else context
+        context = context if answered else replace(context, certainty="possible")
     if _ASKED.search(before) and context.polarity == "present":
         context = replace(context, certainty="possible")
     if text[end : end + 2].strip()[:1] == "?" and context.polarity == "present":
@@ -78,7 +104,51 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
         context = replace(context, polarity="absent", time="current")
     if _SUSPECTED.match(text, end) and context.certainty == "definite":
         context = replace(context, certainty="probable")
-    return _in_time(setting, context)
+    context = _in_time(setting, context)
+    if context.time == "current" and context.polarity == "present" and is_shown_elsewhere(
+        setting.words, start - begin, end - begin
+    ):  # fmt: skip
+        context = replace(context, time="prior")
+    return context
+
+
+def judge_name(setting: Setting, term: Term) -> Context | None:
+    """Read how the report means a lesion or disease that it names; as `judge`.
+
+    A name that is an earlier reading, which the sentence revises, is of the past.
+    """
+    context = judge(setting, term.start, term.end)
+    if context is None or term.value == "mass":
+        return context
+    if context.time == "current" and context.polarity == "present" and _is_past(setting, term):
+        return replace(context, time="prior")
+    begin = setting.sentence.start
+    if context.time == "current" and is_revised(
+        setting.words, term.start - begin, term.end - begin
+    ):
+        context = replace(context, time="prior", polarity="present")
+    return context
+
+
+def _is_past(setting: Setting, term: Term) -> bool:
+    """Whether a disease is the one that was operated on, or that the patient comes with."""
+    words = setting.words
+    if term.kind == "state":
+        return bool(_PRESENTED.search(words)) and not _SHOWN.search(words)
+    if term.kind not in ("impression", "lesion") or term.value not in tumours() | {"metastasis"}:
+        return False
+    treated = [
+        entry.organ
+        for other in setting.terms
+        for entry in other.entries
+        if (entry.kind, entry.value) == ("history", "resection")
+    ]
+    if treated:
+        named = {place.organ for locus in setting.loci for place in locus.places}
+        return not named or bool(named & {*treated}) or bool(_OPERATED.search(words))
+    if _OPERATED.search(words):
+        return True
+    return bool(_PRESENTED.search(words)) and not _SHOWN.search(words)
 
 
 def _list_end(setting: Setting, end: int) -> int:

@@ -21,6 +21,11 @@ _PLAIN_LEAD = re.compile(
     r"lesions?|tail|head|body|segment|[ivx]+|und|oder|große\w*|kleine\w*|eher|ca\.|messende\w*|"
     r"durchmessende\w*|runde\w*|ovale\w*)\b)*$"
 )
+_GOVERNED = re.compile(
+    r"\s+(?:of|measuring|measures?|von|sized|at|mit einem durchmesser von|"
+    r"with a (?:size|diameter) of)"
+    r"(?:\s+(?:about|approximately|approx|ca|up to|max|maximum|some|only|low|high|ca\.))*\s+"
+)
 _GENERAL = re.compile(r"\b(?:is|are|shows?|appears?|ist|sind|has)\b")
 
 
@@ -102,6 +107,8 @@ def find_carrier(
     """Return the mention that an attribute at `start` to `end` belongs to."""
     after = [m for m in mentions if m.term.start >= end]
     before = [m for m in mentions if m.term.end <= start]
+    if before and _GOVERNED.fullmatch(notes.text, before[-1].term.end, start):
+        return before[-1]
     if after and leads_to(notes, end, after[0]):
         return after[0]
     if before:

@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tumorchain_jax.engine.text.context import Context
-from tumorchain_jax.engine.text.counts import count_before
-from tumorchain_jax.engine.text.judgement import judge
+from tumorchain_jax.engine.text.counts import SEVERAL, count_before
+from tumorchain_jax.engine.text.depth import find_depths
+from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
 from tumorchain_jax.engine.text.nodes import read_node
 from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
-from tumorchain_jax.engine.text.places import Place, locate
+from tumorchain_jax.engine.text.places import Locus, Place, locate
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.sides import on_its_side
 from tumorchain_jax.engine.text.sizes import find_sizes
 from tumorchain_jax.engine.text.vocabulary import Term
 
@@ -22,17 +24,20 @@ _MEANS = re.compile(
     r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
     r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|"
     r"probabl\w+|indicat\w+|represent\w*|"
+    r"turn\w* out|prov(?:es|ed|en) to be|in fact|actually|erweist sich|stellt sich|"
     r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
-    r"presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|regarded as|reflect\w*|"
+    r"vs|versus|presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|"
+    r"regarded as|reflect\w*|"
     r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
     r"might be|possibl\w+|perhaps|which is|that is|i\.e\.|namely|known|evidence of|"
     r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
-    r"am ehesten|dd|im sinne|entsprechend|考虑|提示)(?![\w])|=|\(\s*$"
+    r"am ehesten|dd|im sinne|entsprechend|entspricht|考虑|提示)(?![\w])|=|\(\s*$"
 )
 _NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
     r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
 )
+_SEPARATE = re.compile(_NEW.pattern.replace("|new|", "|"))
 _DEFINITE = re.compile(
     r"(?:\b(?:the|this|that|said|known|its|these|those|above|described|same|die|der|das|diese\w*)"
     r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
@@ -54,6 +59,43 @@ _FURTHER = re.compile(
     r"(?: \w+){0,3} ?$"
 )
 _ELSEWHERE = re.compile(r"[^.;,]{0,20}\b(?:elsewhere|otherwise|besides|anderswo|sonst)\b")
+_A_GROWTH = re.compile(
+    r"\b(?:an?|another|two|three|exophytic|polypoid|abnormal|malignant|new)\s(?:[\w-]+\s){0,3}$"
+)
+_LARGEST = re.compile(
+    r"\b(?:largest|biggest|dominant|one of (?:them|which|these)|for example|e\.g\.|for instance|"
+    r"including one|größte[rns]?)\b"
+)
+# Sites that are no organs here: what is told of them is not in the organ told of before.
+_FOREIGN = re.compile(
+    r"(?:pelvi[sc]\w*|(?:surgical|resection|operative|tumou?r|gallbladder) bed|retroperitone\w+|"
+    r"mesenter\w+|thigh|groin|inguinal|chest|thorax|thoracic|mediastin\w+|neck|cervical|brain|"
+    r"head and neck|breasts?|thyroid|muscles?|muscular|psoas|subcutaneous\w*|skin|cutaneous|"
+    r"(?:abdominal|chest|body|thoracic) wall|axilla\w*|spine|spinal|vertebra\w*|ribs?|sacr\w+|"
+    r"ili\w+|femur|femoral|hips?|uter\w+|prostat\w+|vagin\w+|ovar\w+|appendi\w+|test[ei]\w*|"
+    r"aort\w+|veins?|vena|arter(?:y|ies)|hernia\w*|parotid|pleura\w*|pericardi\w+|heart|bladder|"
+    r"urinary|duoden\w+|jejun\w+|ile(?:um|al)|small (?:bowel|intestine)|bowel|anastomo\w+|stump|"
+    r"port|stoma|perine\w+|becken\w*|bauchwand|schilddrüse|mamma|loge|anastomose)"
+)
+_IN_FOREIGN = re.compile(
+    rf"\s+(?:in|within|of|at|along|around|near|on|im|in der|der|des)\s+(?:\w+\s+){{0,2}}?"
+    rf"{_FOREIGN.pattern}\b"
+)
+_FOREIGN_BEFORE = re.compile(rf"\b{_FOREIGN.pattern}\s+(?:\w+\s+)?$")
+# "It is a haemangioma": of the last lesion.
+_IT_IS = re.compile(
+    r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|mass|"
+    r"nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
+    r"suggests?|corresponds? to|ist|entspricht|likely|probably)\W+(?:(?:an?|the|most|very|likely|"
+    r"probabl[ey]|benign|simple|typical|of|for|consistent|compatible|with|eine?\w?|am|ehesten|"
+    r"therefore|thus|now|rather|in fact|small|large|characteristic)\W+)*"
+)
+_MANY = re.compile(
+    r"\b(?:multiple|several|numerous|innumerable|many|few|countless|disseminated|diffuse|"
+    r"widespread|extensive|scattered|various|plural|myriad|cluster of|number of|couple of|"
+    r"multifocal|bilobar|multiple\w*|mehrere\w*|zahlreiche\w*|viele\w*|einige\w*|unzählige\w*|"
+    r"disseminierte\w*|diffuse\w*|vereinzelte\w*)\b[^.;,]*$"
+)
 _ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 
 
@@ -64,7 +106,9 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
     signs = [(term.start, term.end) for term in setting.terms if term.kind == "sign"]
     mentions: list[Mention] = []
     for term in carriers:
-        context = judge(setting, term.start, term.end)
+        if _is_change(notes, term):
+            continue
+        context = judge_name(setting, term)
         if context is None or not context.patient:
             continue
         others = [span for span in spans if span != (term.start, term.end)]
@@ -77,12 +121,25 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
         if context.polarity == "absent" and _is_rest(notes, setting, term):
             continue
         listed = context.polarity == "absent"
-        own = locate(notes.text, term.start, term.end, setting.loci, others, listed=listed)
+        loci = [x for x in setting.loci if not _is_of_one(notes, term, x)]
+        own = locate(notes.text, term.start, term.end, loci, others, listed=listed)
         lesions = _name(notes, setting, term, context, own, mentions)
         mentions.append(Mention(term, context, lesions))
     if group := [lesion for mention in mentions for lesion in mention.lesions]:
         notes.group = group
     return mentions
+
+
+def _is_change(notes: Notes, term: Term) -> bool:
+    """Whether "growth" is what a lesion did, rather than a thing: "a growth is seen"."""
+    if not notes.text.startswith("growth", term.start):
+        return False
+    return not _A_GROWTH.search(notes.text, max(0, term.start - 40), term.start)
+
+
+def _is_of_one(notes: Notes, term: Term, locus: Locus) -> bool:
+    """Whether a place is that of one of several: "metastases, the largest in segment VIII"."""
+    return term.plural and bool(_LARGEST.search(notes.text, term.end, max(term.end, locus.start)))
 
 
 def _is_rest(notes: Notes, setting: Setting, term: Term) -> bool:
@@ -104,6 +161,9 @@ def _name(
     """Draft the finding or impression of a mention; return the lesions that it speaks of."""
     meant = _interpreted(notes, setting, term, mentions)
     places = own or _implied(notes, term) or _carried(notes, setting, term, context)
+    if context.polarity == "present":
+        span = setting.sentence.start, setting.sentence.end
+        places = on_its_side(notes.text, span, term.start, term.end, places)
     if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
         places = tuple(lesion.place for lesion in meant.lesions) or places
     organ = places[0].organ if places else ""
@@ -125,8 +185,8 @@ def _name(
         if not lesions
         else [(lesion.place, lesion) for lesion in lesions]
     )
-    if own and len(own) == len(lesions):
-        drafted = list(zip(own, lesions, strict=True))
+    if own and len(places) == len(lesions):
+        drafted = list(zip(places, lesions, strict=True))
     for place, lesion in drafted:
         notes.draft(setting, attribute, value, term.start, term.end, context, place, lesion)
         concludes = attribute == "finding" and exists and (setting.section == "impression" or meant)
@@ -136,7 +196,7 @@ def _name(
                 setting, "impression", specific, term.start, term.end, context, place, lesion
             )
     if exists and entry.kind != "state":
-        _count(notes, setting, term, places)
+        _count(notes, setting, term, context, places, lesions)
     return lesions
 
 
@@ -170,6 +230,7 @@ def _is_conclusion(notes: Notes, setting: Setting, term: Term) -> bool:
     start, end = setting.sentence.start, setting.sentence.end
     told = find_sizes(notes.text, start, end)
     described = any(t.kind in ("density", "shape", "boundary") for t in notes.between(start, end))
+    described |= any(True for _ in find_depths(notes.text, start, end))
     return not told and not described
 
 
@@ -178,13 +239,26 @@ def _interpreted(
 ) -> Mention | None:
     """Return the mention before that this one says the nature of: "a mass, likely a cyst"."""
     for mention in reversed(mentions):
-        if mention.term.kind in NODES:
+        if mention.term.kind in NODES or mention.context.time != "current":
             continue
         between = notes.text[mention.term.end : term.start]
         if not mention.lesions or re.search(r";|\.\s", between):
             return None
-        return mention if _MEANS.search(between) and not _NEW.search(between[-40:]) else None
+        means = _MEANS.search(between) or _is_apposed(notes, setting, term, mention, between)
+        return mention if means and not _NEW.search(between[-40:]) else None
+    last = notes.lesions.last
+    lead = notes.text[setting.sentence.start : term.start]
+    if last and last.place.organ and _IT_IS.fullmatch(lead):
+        return Mention(term, Context(), [last])
     return None
+
+
+def _is_apposed(notes: Notes, setting: Setting, term: Term, mention: Mention, between: str) -> bool:
+    """Whether a name ends the sentence after a comma: "three lesions up to 2 cm, metastases"."""
+    alike = mention.term.value == "mass" and mention.term.plural == term.plural
+    comma = between.rstrip().endswith((",", ":", "="))
+    ends = not notes.text[term.end : setting.sentence.end].strip(" .;)")
+    return alike and comma and ends and term.value != "mass"
 
 
 def _merge(
@@ -219,7 +293,27 @@ def _implied(notes: Notes, term: Term) -> tuple[Place, ...]:
 
 
 def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
-    """Return the place of the heading, or of the sentence before."""
+    """Return the place of the heading, or of the sentence before.
+
+    A thing that is there has one place: where the heading names several organs, or the sentence
+    another organ than the one before, its place is not known.
+    """
+    text, sentence = notes.text, setting.sentence
+    if _IN_FOREIGN.match(text, term.end, sentence.end) or _FOREIGN_BEFORE.search(
+        text, max(sentence.start, term.start - 40), term.start
+    ):
+        return ()
+    carried = _from_before(notes, setting, term, context)
+    if context.polarity == "absent":
+        return carried
+    named = {p.organ for locus in setting.loci if not locus.beside for p in locus.places}
+    organs = {place.organ for place in carried}
+    if (named and not named & organs) or len({o.split(" ", 1)[-1] for o in organs}) > 1:
+        return ()
+    return carried
+
+
+def _from_before(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
     if term.value == "metastasis" and context.polarity == "absent":
         return ()
     if notes.heading or setting.denied:
@@ -255,9 +349,12 @@ def _find(
     sizes = [s.measure.mm for s in find_sizes(notes.text, sentence.start, sentence.end)]
     later = setting.section in ("impression", "pathology")
     known = None
-    if not _NEW.search(before):
+    # In a conclusion, "new" tells of what the findings told of.
+    new = (_SEPARATE if later else _NEW).search(before)
+    if not new:
         if later or _is_conclusion(notes, setting, term):
-            known = notes.lesions.match(place, value, sizes, later=True)
+            meant = _meant_next(notes, setting, term) if value in GENERIC else value
+            known = notes.lesions.match(place, meant or value, sizes, later=True)
         elif _DEFINITE.search(before) or context.time != "current":
             known = notes.lesions.match(place, value, sizes, later=False)
             last = notes.lesions.last
@@ -265,7 +362,10 @@ def _find(
                 last.place.part, place.part
             ) and (value in GENERIC or last.value == value):  # fmt: skip
                 known = last
-    if known is None and not term.plural and not _NEW.search(before):
+    if known and not later and place.part not in ("", known.place.part) and sizes and known.sizes:
+        near = any(abs(a - b) <= 2 for a in sizes for b in known.sizes)
+        known = known if near else None  # another place and another size
+    if known is None and not term.plural and not new:
         known = notes.lesions.only_named(place, value)
     if known is None and term.plural and not sizes and not place.part:
         told = notes.lesions.alike(place.organ, value)
@@ -284,14 +384,58 @@ def _find(
     return notes.lesions.add(lesion)
 
 
-def _count(notes: Notes, setting: Setting, term: Term, places: Sequence[Place]) -> None:
+def _are_told(notes: Notes, term: Term, lesions: Sequence[Lesion]) -> bool:
+    """Whether what a plural names was told of one by one before."""
+    organs = {lesion.place.organ for lesion in lesions}
+    same = [x for x in notes.lesions if x.place.organ in organs]
+    same = [x for x in same if x.value in (term.value, *GENERIC) or term.value in GENERIC]
+    return len(same) > len(organs)
+
+
+def _meant_next(notes: Notes, setting: Setting, term: Term) -> str:
+    """Return what a conclusion goes on to call a lesion: "new lesion, likely a metastasis"."""
+    for other in setting.terms:
+        if other.kind == "lesion" and other.start >= term.end:
+            means = _MEANS.search(notes.text[term.end : other.start])
+            return other.value if means else ""
+    return ""
+
+
+def _count(
+    notes: Notes,
+    setting: Setting,
+    term: Term,
+    context: Context,
+    places: Sequence[Place],
+    lesions: Sequence[Lesion],
+) -> None:
+    """Draft how many there are; several where only the plural says so."""
     sentence = setting.sentence
     told = count_before(notes.text, sentence.start, term.start)
-    if not told or len(places) > 1:
+    # "Knoten" may be one or several.
+    plural = term.plural and not notes.text.endswith("knoten", term.start, term.end)
+    many = _MANY.search(notes.text, max(sentence.start, term.start - 45), term.start)
+    if plural and (not told or told.share or len(places) > 1) and (
+        many or not _are_told(notes, term, lesions)
+    ):  # fmt: skip
+        for lesion in lesions:
+            span = term.start, term.end
+            notes.draft(
+                setting,
+                "count",
+                SEVERAL,
+                *span,
+                context,
+                lesion.place,
+                lesion,
+                about="many" if many else "",
+            )
+    if not told or told.share or len(places) > 1:
         return
-    count, start, end = told
-    if count == 1 and notes.text[start:end] in _ARTICLES:
+    start, end = told.start, told.end
+    if told.count == 1 and notes.text[start:end] in _ARTICLES:
         return
-    if (count > 1) == term.plural or term.value in ("metastasis",) or count == 1:
+    if (told.count > 1) == term.plural or term.value in ("metastasis",) or told.count == 1:
         place = Place(places[0].organ if places else "")
-        notes.draft(setting, "count", str(count), start, end, Context(), place, None)
+        sure = Context(certainty="probable" if told.rough else "definite")
+        notes.draft(setting, "count", str(told.count), start, end, sure, place, None)

@@ -73,6 +73,8 @@ def read_node(
     )
     if told and setting.section == "pathology" and _EXAMINED.search(words):
         told = None
+    if told and told.share and not _ENLARGED.search(clause):
+        return  # "two of the three nodes ...": of which it is not said that they are enlarged
     sizes = find_sizes(notes.text, sentence.start, sentence.end)
     normal = _NORMAL_NODE.search(clause) and not _ENLARGED.search(_NORMAL_NODE.sub(" ", clause))
     named = notes.text[term.start : term.end]
@@ -80,7 +82,7 @@ def read_node(
     station = _STATION.search(notes.text, max(sentence.start, term.start - 40), term.start)
     if context.polarity == "absent" and place is None and station:
         return
-    if told and told[0] == 0:
+    if told and told.count == 0:
         context = replace(context, polarity="absent")
     if context.polarity == "present" and normal:
         context = replace(context, polarity="absent")
@@ -90,8 +92,18 @@ def read_node(
         setting, "finding", "lymph node", term.start, term.end, context, place, None, about="node"
     )
     if told and context.polarity == "present" and context.time == "current":
+        if told.rough and context.certainty == "definite":
+            context = replace(context, certainty="probable")
         notes.draft(
-            setting, "nodes", str(told[0]), told[1], told[2], context, place, None, about="node"
+            setting,
+            "nodes",
+            str(told.count),
+            told.start,
+            told.end,
+            context,
+            place,
+            None,
+            about="node",
         )
 
 

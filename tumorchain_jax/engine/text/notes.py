@@ -8,7 +8,7 @@ from tumorchain_jax.anatomy.organs import DIGESTIVE, display_name
 from tumorchain_jax.engine.facts import SourceKind
 from tumorchain_jax.engine.graph.load import shipped_graph
 from tumorchain_jax.engine.text.context import Context
-from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, Lesions
+from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, Lesions, are_compatible
 from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.sections import SectionKind
 from tumorchain_jax.engine.text.setting import Setting
@@ -83,6 +83,7 @@ class Notes:
         near: places of the sentence before.
         columns, cells: of the table that the sentence is a row of.
         pending: a place of which only a key told, and where; what follows is about a lesion there.
+        unseen: places that the report calls not assessable.
         group: lesions of the last sentence that named any.
         denying: how the last sentence ended within a list of what is not there (`opens_list`).
     """
@@ -94,6 +95,7 @@ class Notes:
         self.drafts: list[Draft] = []
         self.slips: list[tuple[str, int, int]] = []
         self.group: list[Lesion] = []
+        self.unseen: list[Place] = []
         self.begin_section()
 
     def begin_section(self) -> None:
@@ -105,6 +107,13 @@ class Notes:
         self.cells: list[Cell] = []
         self.pending: tuple[Place, Setting, int, int] | None = None
         self.denying = ""
+
+    def is_unseen(self, place: Place) -> bool:
+        """Whether a place is, or holds, one that the report calls not assessable."""
+        return any(
+            place.organ == other.organ and are_compatible(place.part, other.part)
+            for other in self.unseen
+        )
 
     def source(self, section: SectionKind) -> SourceKind:
         """Return the kind of source of what a section says."""

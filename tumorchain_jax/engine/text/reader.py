@@ -9,12 +9,14 @@ from tumorchain_jax.engine.case import Document
 from tumorchain_jax.engine.facts import Fact, Source
 from tumorchain_jax.engine.text.boxes import fill_in
 from tumorchain_jax.engine.text.context import Context, goes_on, opens_list
+from tumorchain_jax.engine.text.counts import SEVERAL
 from tumorchain_jax.engine.text.describing import read_attributes
 from tumorchain_jax.engine.text.headings import take_heading, take_table
 from tumorchain_jax.engine.text.instructions import find_instructions, joined
+from tumorchain_jax.engine.text.lesions import GENERIC, Lesion
 from tumorchain_jax.engine.text.markup import take_off
 from tumorchain_jax.engine.text.naming import name_lesions
-from tumorchain_jax.engine.text.notes import OTHERS, Draft, Notes, is_tumour
+from tumorchain_jax.engine.text.notes import CARRIERS, OTHERS, Draft, Notes, is_tumour
 from tumorchain_jax.engine.text.patient import read_patient
 from tumorchain_jax.engine.text.places import Place, exact_places, find_loci
 from tumorchain_jax.engine.text.sections import Section, SectionKind, split_sections
@@ -23,6 +25,7 @@ from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.signs import read_normal, read_signs
 from tumorchain_jax.engine.text.spelling import corrections
 from tumorchain_jax.engine.text.stages import find_stages
+from tumorchain_jax.engine.text.unseen import set_apart
 from tumorchain_jax.engine.text.vocabulary import Term, find_terms
 from tumorchain_jax.engine.text.wording import Wording
 
@@ -35,7 +38,7 @@ _FURTHER = re.compile(
 _LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
 _NO_TUMOUR = re.compile(
     r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
-    r"|none|never|neither|nor)\b|无|未见"
+    r"|none|never|neither|nor|cannot|\w+n't|dont|doesnt|didnt|isnt|arent|wasnt)\b|无|未见"
 )
 
 
@@ -72,9 +75,41 @@ class Reader:
         main = self.notes.lesions.main_organ()
         numbers = self.notes.lesions.numbers()
         tumorous = {x.place.organ for x in self.notes.lesions if is_tumour(x)}
-        made = [self._fact(draft, main, numbers, tumorous) for draft in self.notes.drafts]
+        named: dict[int, set[str]] = {}
+        for draft in self.notes.drafts:
+            if draft.attribute == "finding" and not draft.about and draft.context == Context():
+                named.setdefault(id(draft.lesion), set()).add(draft.value)
+        drafts = [
+            draft
+            for draft in self.notes.drafts
+            if not self._is_counted(draft) and not self._is_renamed(draft, named)
+        ]
+        made = [self._fact(draft, main, numbers, tumorous) for draft in drafts]
         made += [self._fact(draft, main, numbers, tumorous) for draft in self._stages]
         return sorted(dict.fromkeys(made), key=lambda f: (f.source.start, f.source.end))
+
+    def _is_counted(self, draft: Draft) -> bool:
+        """Whether "several" of a plural is told by a number, or lesion by lesion."""
+        lesion = draft.lesion
+        if draft.value != SEVERAL or lesion is None:
+            return False
+        numbers = {
+            d.place.organ for d in self.notes.drafts
+            if d.attribute == "count" and d.value != SEVERAL and d.place is not None
+        }  # fmt: skip
+        return lesion.place.organ in numbers or (draft.about != "many" and self._is_one(lesion))
+
+    def _is_one(self, lesion: Lesion) -> bool:
+        """Whether a lesion is one of several that the report tells apart."""
+        organ, value = lesion.place.organ, lesion.value
+        alike = [x for x in self.notes.lesions if (x.place.organ, x.value) == (organ, value)]
+        return lesion.listed or len(alike) > 1
+
+    def _is_renamed(self, draft: Draft, named: dict[int, set[str]]) -> bool:
+        """Whether a mass is told later to be a cyst, or another thing that is no tumour."""
+        if (draft.attribute, draft.value) != ("finding", "mass") or draft.lesion is None:
+            return False
+        return bool(named.get(id(draft.lesion), set()) - {*GENERIC, "metastasis", "polyp"})
 
     def _is_blank(self, start: int, end: int) -> bool:
         k = bisect.bisect_left(self._blank, (end, 0)) - 1
@@ -111,6 +146,10 @@ class Reader:
         if notes.lesions.last:
             near.append(notes.lesions.last.place.organ)
         loci = find_loci(notes.text, sentence.start, terms, near)
+        things = [term.start for term in terms if term.kind in CARRIERS]
+        loci, unseen = set_apart(notes.text, (sentence.start, sentence.end), loci, things)
+        if kind not in _PAST:
+            notes.unseen += unseen
         words = notes.text[sentence.start : sentence.end]
         denied = goes_on(words, notes.denying)
         notes.denying = notes.denying if denied else opens_list(words)
@@ -163,14 +202,19 @@ class Reader:
         further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
         if denied and not further and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
+        certainty = draft.context.certainty
+        denies = polarity == "absent" and attribute in ("finding", "impression")
+        if denies and self.notes.is_unseen(place):
+            certainty = "possible"
         number = 0
-        if draft.lesion is not None and attribute != "count":
+        grouped = value == SEVERAL and draft.lesion and not self._is_one(draft.lesion)
+        if draft.lesion is not None and (attribute != "count" or grouped):
             number = numbers[id(draft.lesion)]
         text = self._document.text[start:end]
         source = Source(draft.kind, self._document.sha256, start, end, text)
         return Fact(
             self._case, place.organ, place.part, number, attribute, value, draft.unit, polarity,
-            draft.context.certainty, draft.context.time, source,
+            certainty, draft.context.time, source,
         )  # fmt: skip
 
 

@@ -89,6 +89,10 @@ _HEADING = re.compile(
 )
 
 
+_SUMMING_UP = re.compile(
+    r"(?:in summary|in conclusion|to conclude|to summari[sz]e|summing up|in short|to sum up|"
+    r"zusammenfassend|zusammengefasst|abschließend)(?:[,:]|\b)"
+)
 _REST = re.compile(r"[ \t]*\S")
 _FIELD = re.compile(r"[ \t]*[a-z][\w /()-]{1,30}[:=][ \t]*\S[^\n]*$")
 _EARLIER = r"(?:previous|prior|earlier|last|old|former|preceding|historical|outside)"
@@ -159,6 +163,8 @@ def split_sections(text: str) -> list[Section]:
             if _is_field(text, match):
                 continue
             headings.append((match.start(), match.end(), _kind(match)))
+        elif match := _SUMMING_UP.match(text, begin.end()):
+            headings.append((match.start(), match.end(), "impression"))
     headings = _without_previous(text, headings)
     starts: list[tuple[int, SectionKind]] = [(0, "open"), *((e, k) for _, e, k in headings)]
     ends = [*(start for start, _, _ in headings), len(text)]

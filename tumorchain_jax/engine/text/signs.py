@@ -9,6 +9,7 @@ from tumorchain_jax.engine.text.linking import find_carrier
 from tumorchain_jax.engine.text.notes import NODES, OTHERS, Mention, Notes, is_tumour
 from tumorchain_jax.engine.text.places import Place, locate
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.sides import on_its_side
 from tumorchain_jax.engine.text.vocabulary import Entry, Term
 
 _NO_OTHERS = re.compile(
@@ -22,6 +23,13 @@ _NO_OTHERS = re.compile(
 _LARGE = re.compile(
     r"\b(?:not |nicht )?(?:enlarged|enlargement|too (?:large|big)|increased in size|vergrößert)\b"
 )
+_TWO_WORDS = re.compile(r"(?:\w+ ){1,2}$")
+_DUCT = "ductal dilatation"
+_DUCTS = (
+    ("pancreas", re.compile(r"pancrea|wirsung|\bmpd\b|pankreas|胰")),
+    ("liver", re.compile(r"bil(?:e|iary)|hepat|\bcbd\b|choledoch|cholest|gallen")),
+)
+"""What words for ducts say of their organ."""
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 
 
@@ -35,7 +43,7 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         if context is None or not context.patient:
             continue
         carrier = find_carrier(notes, setting, term.start, term.end, mentions)
-        home = term.entries[0].organ
+        home = term.entries[0].organ or _home_of_duct(notes, term)
         lesion = carrier.lesions[0] if carrier and carrier.lesions else None
         if carrier and carrier.term.kind in NODES:
             if context.polarity == "present" and not home and term.value not in _NOWHERE:
@@ -46,6 +54,11 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         inner = [x for x in setting.loci if term.start <= x.start and x.end <= term.end]
         if term.value in _NOWHERE:
             places, lesion = (Place(""),), None
+        elif term.value == _DUCT and home:
+            # Ducts are not within the part of the organ where a lesion is.
+            places = (Place(home),)
+            last = lesion or (notes.lesions.last if _goes_on(notes, setting, context) else None)
+            lesion = last if last and last.place.organ == home and is_tumour(last) else None
         elif home:
             places = tuple(p for p in own if p.organ == home) or (Place(home),)
             lesion = None
@@ -66,13 +79,20 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
             places = (lesion.place,)
         elif _goes_on(notes, setting, context):
             lesion = notes.lesions.last
-            places = (notes.lesions.last.place,) if notes.lesions.last else ()
+            places = (lesion.place,) if lesion else ()
+            if lesion and not is_tumour(lesion) and term.value in OTHERS:
+                places, lesion = (Place(lesion.place.organ),), None
         elif notes.heading or setting.denied:
             places = notes.heading or notes.near or (Place(""),)
         elif context.polarity == "present":
             places = notes.near or (Place(""),)
         else:
             places = (Place(""),)
+        if term.value == "tumour in the portal vein" and {p.organ for p in places} - {"liver"}:
+            continue  # thrombus in the veins of another organ
+        if context.polarity == "present":
+            span = setting.sentence.start, setting.sentence.end
+            places = on_its_side(notes.text, span, term.start, term.end, places)
         for place in places:
             notes.draft(
                 setting, "finding", term.value, term.start, term.end, context, place, lesion,
@@ -84,6 +104,15 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
             start = setting.sentence.start + match.start()
             end = setting.sentence.start + match.end()
             notes.draft(setting, "others", "none", start, end, Context(), lesion.place, lesion)
+
+
+def _home_of_duct(notes: Notes, term: Term) -> str:
+    """Return the organ whose ducts a sign is about; an empty text where it is not said."""
+    if term.value != _DUCT:
+        return ""
+    lead = _TWO_WORDS.search(notes.text, max(0, term.start - 30), term.start)
+    words = (lead.group() if lead else "") + notes.text[term.start : term.end]
+    return next((organ for organ, pattern in _DUCTS if pattern.search(words)), "")
 
 
 def _large_spleen(notes: Notes, setting: Setting, signs: Sequence[Term]) -> list[Term]:

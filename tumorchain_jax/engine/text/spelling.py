@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
-from tumorchain_jax.engine.text.context import cue_phrases
+from tumorchain_jax.engine.text.cues import cue_phrases
 from tumorchain_jax.engine.text.vocabulary import known_words
 from tumorchain_jax.engine.text.wording import even
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from tumorchain_jax.engine.text.counts import Counted
 from tumorchain_jax.engine.text.measures import count_of
 
 _HEADERS = re.compile(
@@ -61,13 +62,13 @@ def read_row(text: str, start: int, end: int, columns: tuple[str, ...]) -> list[
     return cells
 
 
-def count_in(text: str, cells: list[Cell]) -> tuple[int, int, int] | None:
+def count_in(text: str, cells: list[Cell]) -> Counted | None:
     """Return the number in the column of counts, with its characters."""
     for cell in cells:
         if _COUNT.search(cell.header):
             count = count_of(text[cell.start : cell.end])
             if count is not None:
-                return count, cell.start, cell.end
+                return Counted(count, cell.start, cell.end)
     return None
 
 

@@ -26,7 +26,8 @@ _GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
-    *("raumforderungen", "filiae", "knoten", "granulome", "divertikel", "gallensteine"),
+    *("raumforderungen", "tumorformationen", "filiae", "knoten", "granulome", "divertikel"),
+    "gallensteine",
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
@@ -37,6 +38,11 @@ _AND_SEGMENT = re.compile(
     r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
     r"[iv]{1,4})([ab]?)"
     r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
+)
+_PLAIN_SEGMENT = re.compile(r"iv[ab]|ii|iii|iv|vi{1,3}")
+_IN_SEGMENT = re.compile(r"\b(?:in|within|im)\s$")
+_NO_SEGMENT = re.compile(
+    r"(?:stage|stadium|type|typ|class|grade|group|category|level|zone|bosniak|lane)\s$"
 )
 _ROMAN = {"2": "II", "3": "III", "4": "IV", "5": "V", "6": "VI", "7": "VII", "8": "VIII"}
 
@@ -150,6 +156,8 @@ def _term_at(wording: Wording, k: int, count: int) -> tuple[Term | None, int]:
             entries, length = tuple(node.entries), n + 1 - k
     if not length and (entry := _couinaud(text[words[k].start : words[k].end])):
         entries, length = (entry,), 1
+    if not length and (entry := _plain_segment(text, words[k])):
+        entries, length = (entry,), 1
     if entries is None:
         return None, 0
     last = words[k + length - 1]
@@ -175,6 +183,19 @@ def _couinaud(word: str) -> Entry | None:
     if number not in _ROMAN.values() or (letter and number != "IV"):
         return None
     return Entry("part", f"liver segment {number}{letter}", "liver")
+
+
+def _plain_segment(text: str, word: Word) -> Entry | None:
+    """Read `IVb`, or `in VI`, as a liver segment."""
+    letters = text[word.start : word.end]
+    if not _PLAIN_SEGMENT.fullmatch(letters):
+        return None
+    before = text[max(0, word.start - 12) : word.start]
+    if _NO_SEGMENT.search(before) or (letters[-1] not in "ab" and not _IN_SEGMENT.search(before)):
+        return None
+    number = letters.rstrip("ab")
+    letter = letters[len(number) :]
+    return Entry("part", f"liver segment {number.upper()}{letter}", "liver")
 
 
 @dataclass(slots=True)

@@ -24,6 +24,10 @@ _PLAIN = str.maketrans(
         **dict(zip("\uff1a\uff1b\uff0c\uff08\uff09\u3001", ":;,(),", strict=True)),
     }
 )
+# The full stop of an abbreviation that never ends a sentence: "met vs. cyst".
+_ABBREVIATED = re.compile(
+    r"(?<![^\W_])(?:vs|resp|approx|ca|incl|bzw|ggf|evtl|dd)\.(?=[ \t])", re.IGNORECASE
+)
 # A tab between two columns.
 _CELL = re.compile(r"(?<=\S)\t(?=\S)")
 _WORD = re.compile(
@@ -87,6 +91,7 @@ def key_of(word: str) -> str:
 def even(text: str) -> str:
     """Return a text of the same length in small letters with plain signs."""
     plain = _CELL.sub("|", text).translate(_PLAIN)
+    plain = _ABBREVIATED.sub(lambda match: match.group()[:-1] + " ", plain)
     lower = plain.lower()
     if len(lower) != len(plain):
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in plain)

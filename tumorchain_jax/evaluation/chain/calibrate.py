@@ -15,6 +15,7 @@ import numpy as np
 from scipy import stats
 from tqdm import tqdm
 
+from tumorchain_jax.evaluation.agreement import kappa
 from tumorchain_jax.evaluation.chain.answer_probes import answer_probes
 from tumorchain_jax.evaluation.chain.probes import (
     INJECTIONS,
@@ -28,7 +29,7 @@ from tumorchain_jax.evaluation.chain.probes import (
 )
 from tumorchain_jax.evaluation.chain.triples import FINDING, IMPRESSION, LONG_REASONING
 from tumorchain_jax.evaluation.chain.verdict import JUDGED, Case, ChainVerdict, Judge
-from tumorchain_jax.evaluation.statistics import clopper_pearson, kappa, wilson
+from tumorchain_jax.evaluation.statistics import clopper_pearson, wilson
 
 SEED, PHANTOMS, ANSWERS = 6_000_000, 300, 385
 # The bars: see the README.
@@ -336,11 +337,7 @@ def _binary(run: _Run, result: Calibration, seed: int, count: int) -> Iterable[R
         truth: [bool(right) for probe, right in known if probe.right == truth]
         for truth in (True, False)
     }
-    agreement = (
-        kappa([probe.right for probe, _ in known], [bool(right) for _, right in known])
-        if known
-        else None
-    )
+    agreement = kappa([probe.right for probe, _ in known], [bool(right) for _, right in known])
     result.binary = {
         "n_right": len(called[True]),
         "called_right_of_right": sum(called[True]),

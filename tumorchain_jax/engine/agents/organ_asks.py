@@ -1,14 +1,21 @@
-"""What can be asked of a case: the answer, and the steps that lead to it, fenced by subtask.
+"""What can be asked of one organ, from what the agents agreed to tell of it."""
 
-The paper's third rule (11.3): a question's chain holds what its subtask needs and no more; where a
-lesion lies is asked without its density, and without whether it is malignant.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE, SUB_ORGANS, display_name
-from tumorchain_jax.engine.agents.protocol import Chain, Summary, View
+from tumorchain_jax.engine.agents.ask import (
+    ALIKE,
+    COUNTS,
+    FENCES,
+    NO,
+    NONE,
+    VALUES,
+    YES,
+    Ask,
+    Told,
+    rests_on,
+    within,
+)
 from tumorchain_jax.engine.agents.statements import (
     LESIONS,
     NO_TUMOUR,
@@ -16,150 +23,18 @@ from tumorchain_jax.engine.agents.statements import (
     TUMOUR,
     denials,
     is_sure,
+    is_tumour,
     lesion_findings,
     plural,
     subject,
     the,
 )
-from tumorchain_jax.engine.case import Claim, Step
-from tumorchain_jax.engine.facts import Fact
+from tumorchain_jax.engine.case import Step
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
-
-VALUES = {
-    "shape": ("round", "oval", "lobulated", "irregular"),
-    "boundary": ("well-defined", "ill-defined"),
-    "density": ("hypodense", "isodense", "hyperdense", "mixed", "cystic"),
-    "others": (
-        "calcification", "rim enhancement", "wall thickening", "ductal dilatation", "necrosis",
-    ),
-}  # fmt: skip
-"""Subtask -> the values that a lesion may have, all of them told apart by the answers' reader."""
-ALIKE = {
-    "cystic": ("hypodense", "mixed"),
-    "hypodense": ("cystic",),
-    "mixed": ("cystic", "hypodense", "hyperdense"),
-    "round": ("oval",),
-    "oval": ("round",),
-}
-"""Value -> others that may be right as well, so that they are never offered beside it."""
-THIRDS = ("upper third", "middle third", "lower third")
-COUNTS = ("1", "2", "3", "4", "5")
-_PLACES = (("third", ""), ("box", "grid"))
-_PLACE = {"finding", "location"}
-FENCES: dict[str, frozenset[str]] = {
-    "organ_position": frozenset({"third", "box"}),
-    "tumor_position": frozenset({*_PLACE, "impression"}),
-    "segment_localization": frozenset(_PLACE),
-    **{attribute: frozenset({*_PLACE, attribute}) for attribute in VALUES},
-    "count": frozenset({*_PLACE, "count"}),
-    "tumor": frozenset({*_PLACE, "size", "depth", "count", "imaging T", "T"}),
-    "node": frozenset({*_PLACE, "nodes", "imaging N", "N"}),
-    "metastasis": frozenset({*_PLACE, "count", "imaging M", "M"}),
-}
-"""Subtask -> the relations that a step of its chain may claim; a report's may claim all."""
-YES, NO, NONE = "yes", "no", "none"
+from tumorchain_jax.engine.text.counts import SEVERAL
 
 
-@dataclass(frozen=True)
-class Told:
-    """What the agents agreed to tell of one organ."""
-
-    view: View
-    chain: Chain
-    summary: Summary
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A question before it is worded.
-
-    Attributes:
-        subtask: of `data.schema.SUBTASKS`.
-        kind: how it is worded, see `questions.py`.
-        organ: merged label that it is about, 0 for none in particular.
-        words: what its wording names: `organ`, `lesion`, `value`, `part`.
-        answer: as the summary gives it.
-        options: for multiple choice, the answer among them; empty where it is open only.
-        steps: that lead to the answer.
-        facts, edges: ids that the answer rests on.
-        search: whether the organs are looked at one after the other.
-        normal: whether it is about an organ without findings.
-    """
-
-    subtask: str
-    kind: str
-    organ: int
-    words: tuple[tuple[str, str], ...]
-    answer: str
-    options: tuple[str, ...]
-    steps: Chain
-    facts: tuple[str, ...]
-    edges: tuple[str, ...] = ()
-    search: bool = False
-    normal: bool = False
-
-
-def within(subtask: str, steps: Iterable[Step]) -> Chain:
-    """Keep the steps that a subtask's fence lets in."""
-    fence = FENCES.get(subtask)
-    if fence is None:
-        return tuple(steps)
-    return tuple(
-        step for step in steps if all(_fits(claim, subtask, fence) for claim in step.claims)
-    )
-
-
-def _fits(claim: Claim, subtask: str, fence: frozenset[str]) -> bool:
-    if claim.relation not in fence:
-        return False
-    if claim.relation == "impression":
-        return claim.object in (TUMOUR, NO_TUMOUR)
-    if claim.relation != "finding":
-        return True
-    bare = claim.object.removeprefix("no ").removeprefix("possible ").removeprefix("probable ")
-    if bare == "lymph node":
-        return subtask == "node"
-    return bare in LESIONS or bare in ("lesion", "abnormality")
-
-
-def asks(tellings: Sequence[Told], masks: Sequence[Fact], graph: KnowledgeGraph) -> list[Ask]:
-    """List what can be asked of a case, in a fixed order."""
-    found: list[Ask] = list(_positions(masks))
-    for told in tellings:
-        found += _Organ(told, graph).all()
-    return found + list(_whole(tellings))
-
-
-def _ids(steps: Iterable[Step]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    claims = [claim for step in steps for claim in step.claims]
-    facts = dict.fromkeys(id for claim in claims for id in claim.facts)
-    return tuple(facts), tuple(dict.fromkeys(id for claim in claims for id in claim.edges))
-
-
-def _positions(masks: Sequence[Fact]) -> Iterator[Ask]:
-    """Ask where organs lie that the masks show whole."""
-    label = {display_name(each): each for each in DIGESTIVE}
-    for fact in masks:
-        if fact.organ not in label or (fact.attribute, fact.unit) not in _PLACES:
-            continue
-        claim = Claim(fact.organ, fact.attribute, fact.value, (fact.id,))
-        third = fact.attribute == "third"
-        text = f"the centre of the {fact.organ} lies in the {fact.value} of the scan"
-        if not third:
-            text = f"the box around the {fact.organ} is ({fact.value})"
-        yield Ask(
-            "organ_position",
-            fact.attribute,
-            label[fact.organ],
-            (("organ", fact.organ),),
-            fact.value if third else f"({fact.value})",
-            THIRDS if third else (),
-            (Step("finding", text, (claim,)),),
-            (fact.id,),
-        )
-
-
-class _Organ:
+class OrganAsks:
     """Asks of one organ."""
 
     def __init__(self, told: Told, graph: KnowledgeGraph):
@@ -182,6 +57,7 @@ class _Organ:
         self.clear = bool(self.denied) and not self.lesions and self.all_known
 
     def all(self) -> Iterator[Ask]:
+        """Yield all that can be asked, subtask by subtask."""
         yield from self._tumour_here()
         yield from self._parts_without()
         for number in self.lesions:
@@ -204,7 +80,7 @@ class _Organ:
         if not steps:
             return
         named = (("organ", self.name), *words.items())
-        facts, edges = _ids(steps)
+        facts, edges = rests_on(steps)
         yield Ask(
             subtask, kind, self.label, named, answer, options, steps, facts, edges,
             normal=self.clear,
@@ -276,7 +152,9 @@ class _Organ:
     def _names(self, number: int) -> list[str]:
         """Return words that name this lesion and no other of the organ, doubtful ones too."""
         grouped = any(
-            f.attribute == "count" and f.lesion == number and f.value != "1"
+            f.attribute == "count"
+            and f.organ == self.name
+            and ((f.lesion == number and f.value != "1") or f.value == SEVERAL)
             for f in self.view.facts
         )
         if grouped:
@@ -432,6 +310,12 @@ class _Organ:
         if NO_TUMOUR in said:
             answer = f"no tumour of the {self.name}"
         elif sure:
+            if not any(each == TUMOUR or self._is_tumour(each) for each in sure) and any(
+                f.organ == self.name and f.attribute == "finding" and f.value in SUSPICIOUS
+                for f in self.view.facts
+                if f.is_current
+            ):
+                return  # what is harmless is not all that there is
             what = "a tumour" if TUMOUR in sure else sure[0]
             part = self._one_part()
             answer = (
@@ -441,11 +325,14 @@ class _Organ:
         else:
             return
         named = (("organ", self.name),)
-        facts, edges = _ids(steps)
+        facts, edges = rests_on(steps)
         yield Ask(
             "cot_report", "report", self.label, named, answer, (), steps, facts, edges,
             normal=self.clear,
         )  # fmt: skip
+
+    def _is_tumour(self, impression: str) -> bool:
+        return any(is_tumour(edge, impression) for edge in self.view.edges)
 
     def _one_part(self) -> str:
         tumours = [fact for fact in self.lesions.values() if fact.value in SUSPICIOUS]
@@ -461,31 +348,3 @@ def stage_options(graph: KnowledgeGraph, organ: str, letter: str, value: str) ->
         each.removeprefix(f"{organ} ") for each in known if each.startswith(prefix)
     )
     return (value, *(v for v in found if not v.startswith(value) and not value.startswith(v)))
-
-
-def _whole(tellings: Sequence[Told]) -> Iterator[Ask]:
-    """Ask of the whole scan: which organ holds the tumour, and a report of all."""
-    ill: list[Told] = []
-    for told in tellings:
-        said = {c.object for s in told.chain for c in s.claims if c.relation == "impression"}
-        if not said:
-            return
-        if any(each.startswith("possible") for each in said):
-            return
-        if said != {NO_TUMOUR}:
-            if TUMOUR not in said:
-                return
-            ill.append(told)
-    if not tellings or len(ill) > 1:
-        return
-    options = (*map(display_name, DIGESTIVE), NONE)
-    answer = ill[0].view.organ if ill else NONE
-    steps = tuple(s for told in tellings for s in told.chain)
-    position = within("tumor_position", steps)
-    ordered = (answer, *(each for each in options if each != answer))
-    yield Ask(
-        "tumor_position", "which organ", 0, (), answer, ordered, position, *_ids(position),
-        search=True,
-    )  # fmt: skip
-    conclusion = f"a tumour of the {answer}" if ill else "no tumour"
-    yield Ask("cot_report", "whole report", 0, (), conclusion, (), steps, *_ids(steps), search=True)
