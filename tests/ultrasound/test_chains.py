@@ -237,3 +237,10 @@ def test_the_wording_has_every_value_of_the_lexicon_at_one_level_each() -> None:
     for known in load_lexicon().fields:
         assert set(known.values) <= set(FIELDS[known.name].words)
         assert set(FIELDS[known.name].broader.values()) <= set(known.values)
+
+
+def test_an_edition_that_is_not_whole_is_refused_with_what_is_known() -> None:
+    with pytest.raises(InputError, match="known changes of composition, finding alone"):
+        load_lexicon("2025")
+    with pytest.raises(InputError, match="one of 5, 2025"):
+        load_lexicon("6")
