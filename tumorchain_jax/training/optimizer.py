@@ -37,6 +37,24 @@ def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedul
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, max(steps, warmup + 1))
 
 
+def constant_then_linear(peak: float, steps: int) -> optax.Schedule:
+    """Constant for the first half of the steps, then linear to zero."""
+    return optax.join_schedules(
+        [
+            optax.constant_schedule(peak),
+            optax.linear_schedule(peak, 0.0, max(1, steps - steps // 2)),
+        ],
+        [steps // 2],
+    )
+
+
+def make_adversarial_optimizer(
+    schedule: optax.Schedule, clip_norm: float
+) -> optax.GradientTransformation:
+    """Adam whose momentum is short (0.5), as generators and discriminators are trained."""
+    return optax.chain(optax.clip_by_global_norm(clip_norm), optax.adam(schedule, b1=0.5))
+
+
 def make_optimizer(
     kind: str,
     schedule: optax.Schedule,

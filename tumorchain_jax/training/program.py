@@ -21,7 +21,9 @@ from tumorchain_jax.parallel import partition
 from tumorchain_jax.parallel.partition import rows_of, state_shardings
 from tumorchain_jax.training.optimizer import (
     Unfreeze,
+    constant_then_linear,
     learning_rate,
+    make_adversarial_optimizer,
     make_optimizer,
     split_trainable,
 )
@@ -98,6 +100,7 @@ def make_program(
     frozen_dtype: str = "float32",
     accumulation: int = 1,
     rules: partition.Rules = (),
+    adversarial: bool = False,
 ) -> Program:
     """The step of a task.
 
@@ -109,14 +112,21 @@ def make_program(
         unfreeze: which of the trained parameters are trained late.
         frozen_dtype: of the parameters that are not trained.
         rules: partition rules of the activations.
+        adversarial: Adam as adversarial networks are trained, see `make_adversarial_optimizer`,
+            instead of what the configuration names.
 
     Raises:
         InputError: no such optimizer, or no rule for some parameter.
     """
-    schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio)
-    optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier, unfreeze
-    )
+    if adversarial:
+        schedule = constant_then_linear(learning_rate_peak, steps)
+        optimizer = make_adversarial_optimizer(schedule, config.clip_norm)
+    else:
+        schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio)
+        optimizer = make_optimizer(
+            config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier,
+            unfreeze,
+        )  # fmt: skip
     trained, frozen = split_trainable(dict(params), trainable)
     dtype = jnp.dtype(frozen_dtype)
     frozen = {path: jax.ShapeDtypeStruct(leaf.shape, dtype) for path, leaf in frozen.items()}

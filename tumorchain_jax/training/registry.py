@@ -22,6 +22,9 @@ from tumorchain_jax.training.segmentation.program import build_program as segmen
 from tumorchain_jax.training.segmentation.train import build_task as segmentation_task
 from tumorchain_jax.training.settings import check_settings
 from tumorchain_jax.training.task import TrainingTask
+from tumorchain_jax.training.translation import checks as translation_checks
+from tumorchain_jax.training.translation.program import build_program as translation_program
+from tumorchain_jax.training.translation.train import build_task as translation_task
 from tumorchain_jax.training.tumorchain import checks as tumorchain_checks
 from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
 from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
@@ -85,6 +88,16 @@ TASKS = {
             classification_checks.check_init,
             classification_checks.check_batch,
             classification_checks.check_step,
+        ),
+    ),
+    "translation": TaskBuilder(
+        translation_program,
+        translation_task,
+        TaskChecks(
+            translation_checks.check_data,
+            translation_checks.check_init,
+            translation_checks.check_batch,
+            translation_checks.check_step,
         ),
     ),
 }

@@ -158,6 +158,20 @@ CLASSIFIER: Mapping[str, Rule] = {
         for name in ("turn", "stretch", "shift", "gain", "gamma")
     },
 }
+TRANSLATION: Mapping[str, Rule] = {
+    "method": Choice(("cyclegan", "cut")),
+    "data.view": Choice(VIEWS),
+    "data.side": Number(16, whole=True),
+    "data.fold_seed": SEED,
+    "pool": POSITIVE,
+    "cycle_weight": NOT_NEGATIVE,
+    "identity_weight": NOT_NEGATIVE,
+    "nce_weight": NOT_NEGATIVE,
+    "nce_places": Number(2, whole=True),
+    "model.width": POSITIVE,
+    "model.blocks": POSITIVE,
+    "model.discriminator_width": POSITIVE,
+}
 PATCH_STAGE: Mapping[str, Rule] = {
     "pretrain.patch_stage.crops_per_scan": POSITIVE,
     "pretrain.patch_stage.patches_per_batch": POSITIVE,
@@ -182,6 +196,11 @@ def check_settings(config: ConfigDict) -> None:
         return
     if config.get("task") == "classification":
         check_fields(config, CLASSIFIER)
+        return
+    if config.get("task") == "translation":
+        check_fields(config, TRANSLATION)
+        if config.data.side % 4:
+            _refuse("data.side", str(config.data.side), "a multiple of 4")
         return
     check_fields(config, TUMORCHAIN)
     _check_model(config.model)
