@@ -25,6 +25,9 @@ from tumorchain_jax.training.task import TrainingTask
 from tumorchain_jax.training.tumorchain import checks as tumorchain_checks
 from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
 from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
+from tumorchain_jax.training.vision_language import checks as vision_language_checks
+from tumorchain_jax.training.vision_language.program import build_program as vision_language_program
+from tumorchain_jax.training.vision_language.train import build_task as vision_language_task
 
 
 class TaskChecks(NamedTuple):
@@ -85,6 +88,16 @@ TASKS = {
             classification_checks.check_init,
             classification_checks.check_batch,
             classification_checks.check_step,
+        ),
+    ),
+    "vision_language": TaskBuilder(
+        vision_language_program,
+        vision_language_task,
+        TaskChecks(
+            vision_language_checks.check_data,
+            vision_language_checks.check_init,
+            tumorchain_checks.check_batch,
+            tumorchain_checks.check_step,
         ),
     ),
 }
