@@ -28,6 +28,9 @@ from tumorchain_jax.training.translation.train import build_task as translation_
 from tumorchain_jax.training.tumorchain import checks as tumorchain_checks
 from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
 from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
+from tumorchain_jax.training.vision_language import checks as vision_language_checks
+from tumorchain_jax.training.vision_language.program import build_program as vision_language_program
+from tumorchain_jax.training.vision_language.train import build_task as vision_language_task
 
 
 class TaskChecks(NamedTuple):
@@ -98,6 +101,16 @@ TASKS = {
             translation_checks.check_init,
             translation_checks.check_batch,
             translation_checks.check_step,
+        ),
+    ),
+    "vision_language": TaskBuilder(
+        vision_language_program,
+        vision_language_task,
+        TaskChecks(
+            vision_language_checks.check_data,
+            vision_language_checks.check_init,
+            tumorchain_checks.check_batch,
+            tumorchain_checks.check_step,
         ),
     ),
 }
