@@ -19,7 +19,6 @@ from tumorchain_jax.convert.imported import Imported
 from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.models.families import decoder_from_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, unroll
-from tumorchain_jax.models.qwen_vl.convert import from_dict
 from tumorchain_jax.models.qwen_vl.model import Pictures, QwenVL, QwenVLConfig
 from tumorchain_jax.models.qwen_vl.pictures import PictureConfig, bucketed, patches_of, resized
 from tumorchain_jax.models.qwen_vl.plan import Grid, plan
@@ -95,7 +94,9 @@ def folders(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def config(folders: Path) -> QwenVLConfig:
     values = Imported(folders / "ours").config
-    return QwenVLConfig(from_dict(values["tower"]), decoder_from_dict(values["decoder"]))
+    return QwenVLConfig(
+        TowerConfig.from_dict(values["tower"]), decoder_from_dict(values["decoder"])
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from tumorchain_jax.core.config import SHIPPED, read_config
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.parallel.mesh import make_mesh
 from tumorchain_jax.parallel.partition import on_mesh
+from tumorchain_jax.training import memory
+from tumorchain_jax.training.memory import check_memory, step_bytes
 from tumorchain_jax.training.settings import check_settings
-from tumorchain_jax.training.tumorchain import memory
-from tumorchain_jax.training.tumorchain.memory import check_memory, step_bytes
 from tumorchain_jax.training.tumorchain.program import build_program
 
 TRAINED = sorted(path.stem for path in SHIPPED.glob("*.py") if path.stem != "nnunet")

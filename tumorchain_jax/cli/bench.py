@@ -31,6 +31,7 @@ def add_command(command: Command) -> None:
             "segment",
             "llm",
             "serve",
+            "vlm",
         ],
         help="data: making phantoms; step: a training step of --config; train: training of 100M "
         "parameters, against PyTorch; input: reading and preparing scans, against MONAI; decode, "
@@ -38,7 +39,8 @@ def add_command(command: Command) -> None:
         "transformers; convert: a checkpoint of 3B in and out, against cp; segment: a tile and a "
         "scan through nnU-Net's full network, against nnU-Net; llm: the client for language "
         "models, against bare calls; serve: eight questions at once to a server of "
-        "nano, against one after the other",
+        "nano, against one after the other; vlm: Qwen2.5-VL's tower and training steps "
+        "of its nano, against transformers",
     )
     bench.add_argument("--config", type=Path, metavar="FILE", help="configuration of the step")
     bench.add_argument("--json", action="store_true", help="print results as JSON")
@@ -60,6 +62,7 @@ def _bench(options: argparse.Namespace) -> int:
     from tumorchain_jax.bench.step import bench_step
     from tumorchain_jax.bench.timing import table
     from tumorchain_jax.bench.train import bench_train
+    from tumorchain_jax.bench.vision_language import bench_vision_language
     from tumorchain_jax.core.config import read_config
 
     others: dict[str, Any] = {
@@ -72,6 +75,7 @@ def _bench(options: argparse.Namespace) -> int:
         "segment": bench_segment,
         "llm": bench_llm,
         "serve": bench_serve,
+        "vlm": bench_vision_language,
     }
     if options.what in others:
         values = others[options.what]()

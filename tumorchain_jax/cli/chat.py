@@ -32,7 +32,8 @@ def add_command(command: Command) -> None:
         type=Path,
         action="append",
         metavar="PICTURE",
-        help="to be looked at, of a Qwen2.5-VL imported with --tower; needs --prompt; repeatable",
+        help="to be looked at, of a Qwen2.5-VL imported with --tower, or trained here; needs "
+        "--prompt; repeatable",
     )
     add("--tokens", type=int, default=128, metavar="N", help="limit on tokens of an answer")
     add("--temperature", type=float, default=0.0, metavar="T", help="of the sampling; 0: greedy")
@@ -56,10 +57,8 @@ def _chat(options: argparse.Namespace) -> int:
     check_chat()  # before anything is downloaded
     use_compilation_cache()
     if options.image:
-        from tumorchain_jax.inference.vision_language_model import (
-            VisionLanguageModel,
-            open_picture,
-        )
+        from tumorchain_jax.inference.vision_language_model import VisionLanguageModel
+        from tumorchain_jax.models.qwen_vl.pictures import open_picture
 
         pictures = [open_picture(path) for path in options.image]
         seeing = VisionLanguageModel.load(options.checkpoint)

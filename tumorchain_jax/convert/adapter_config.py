@@ -90,12 +90,12 @@ def _ends(name: str, module: str) -> bool:
     return name == module or name.endswith(f".{module}")
 
 
-def is_target(fields: Mapping[str, Any], name: str, is_head: bool = False) -> bool:
-    """Whether a linear layer gets an adapter (PEFT, tuners_utils.check_target_module_exists).
+def is_target(fields: Mapping[str, Any], name: str, is_all_linear: bool = True) -> bool:
+    """Whether a layer gets an adapter (PEFT, tuners_utils.check_target_module_exists).
 
     Args:
         name: of the layer in PyTorch.
-        is_head: it makes logits, which `all-linear` leaves out.
+        is_all_linear: it is among `all-linear`, as the head and convolutions are not.
     """
     excluded, targets = fields.get("exclude_modules") or [], fields.get("target_modules") or []
     if isinstance(excluded, str) and re.fullmatch(excluded, name):
@@ -108,14 +108,15 @@ def is_target(fields: Mapping[str, Any], name: str, is_head: bool = False) -> bo
     ):
         return False
     if targets == "all-linear":
-        return not is_head
+        return is_all_linear
     if isinstance(targets, str):
         return re.fullmatch(targets, name) is not None
     if name in targets:
         return True
     layers = fields.get("layers_to_transform")
     if isinstance(layers, int) or layers:
-        number = re.match(r".*?\.layers\.(\d+)\.", name)
+        stack = "layers" if fields.get("layers_pattern") else r"[^.]*"
+        number = re.match(rf".*?\.{stack}\.(\d+)\.", name)
         chosen = [layers] if isinstance(layers, int) else layers
         if number is None or int(number[1]) not in chosen:
             return False

@@ -7,9 +7,10 @@ from tumorchain_jax.convert.format import Facts, Options
 from tumorchain_jax.convert.nnunet import NNUNET
 from tumorchain_jax.convert.published import PUBLISHED
 from tumorchain_jax.convert.tumorchain import TUMORCHAIN
+from tumorchain_jax.convert.vision_language import VISION_LANGUAGE
 from tumorchain_jax.core.errors import InputError
 
-FORMATS = (NNUNET, TUMORCHAIN, PUBLISHED)
+FORMATS = (NNUNET, TUMORCHAIN, VISION_LANGUAGE, PUBLISHED)
 """The first that detects a folder is its format."""
 SHOWN = 20
 """Keys that a line of text names."""

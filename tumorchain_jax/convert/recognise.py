@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from tumorchain_jax.convert import adapter
+from tumorchain_jax.convert.adapter import Base
 from tumorchain_jax.convert.gguf_file import unpack_gguf
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
@@ -33,8 +34,7 @@ from tumorchain_jax.models.image.beit.convert import is_usfm
 from tumorchain_jax.models.language.qwen2.convert import TOWER_KEYS
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.qwen_vl import convert as qwen_vl
-from tumorchain_jax.models.qwen_vl.plan import MERGE
-from tumorchain_jax.models.qwen_vl.tower import Tower
+from tumorchain_jax.models.qwen_vl.tower import TowerConfig
 from tumorchain_jax.models.tumorchain.projector import Projector, ProjectorConfig
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
 from tumorchain_jax.models.weight_map import canonical
@@ -43,6 +43,7 @@ from tumorchain_jax.weights.matching import (
     classifier_shapes,
     decoder_shapes,
     module_shapes,
+    tower_shapes,
     under,
 )
 from tumorchain_jax.weights.pickles import pickles, unpickle
@@ -103,7 +104,7 @@ def as_folder(source: Path) -> Iterator[Path]:
 def detect_family(
     folder: Path,
     tensors: Tensors,
-    base: Qwen2Config | None = None,
+    base: Base | None = None,
     drop_head: bool = False,
     tower: bool = False,
 ) -> Family:
@@ -150,8 +151,8 @@ def detect_family(
     raise InputError(path, "model_type", unknown, known, "only these can be read")
 
 
-def read_base(folder: Path) -> Qwen2Config:
-    """Read the decoder's configuration from a model's own folder, or an import of it.
+def read_base(folder: Path) -> Base:
+    """Read what an adapter adapts, from a model's own folder or an import of it.
 
     Raises:
         InputError: it is neither.
@@ -159,9 +160,14 @@ def read_base(folder: Path) -> Qwen2Config:
     path = folder / "config.json"
     fields = read_json(path)
     if family := published_language_model(fields.get("model_type")):
-        return family.read_config(path, fields)
+        decoder = family.read_config(path, fields)
+        if fields["model_type"] != qwen_vl.MODEL_TYPE:
+            return Base(decoder)
+        return Base(decoder, qwen_vl.read_config(path, fields, decoder.hidden_size))
     try:
-        return decoder_from_dict(fields["model"]["decoder"])
+        parts = fields["model"]
+        tower = TowerConfig.from_dict(parts["tower"]) if "tower" in parts else None
+        return Base(decoder_from_dict(parts["decoder"]), tower)
     except (KeyError, TypeError, ValueError) as error:
         found, expected = "no language model", "the folder of one, or what was imported from it"
         raise InputError(path, "model", found, expected, "use another --base") from error
@@ -186,9 +192,7 @@ def _with_tower(path: Path, fields: Mapping[str, Any], decoder: Family) -> Famil
     """The family of a whole Qwen2.5-VL, from that of its decoder."""
     hidden_size = decoder.config["decoder"]["hidden_size"]
     config = qwen_vl.read_config(path, fields, hidden_size)
-    patches = jax.ShapeDtypeStruct((1, MERGE**2, config.patch_values), jnp.float32)
-    row, hw = (jax.ShapeDtypeStruct((1, MERGE**2, *rest), jnp.int32) for rest in ((), (2,)))
-    shapes = module_shapes(Tower(config), patches, row, hw, row)
+    shapes = tower_shapes(config)
     return replace(
         decoder,
         config=decoder.config | {"tower": asdict(config)},

@@ -9,20 +9,26 @@
     crop_embedding.safetensors      `region`, `place`, if the model reads crops
     evaluation.json, ...            as in our checkpoint: see `weights/measured.py`
 
-Ours has all of it in one file, layers stacked. Both ways go tensor by tensor.
+Ours has all of it in one file, see `checkpoint_parts.py`.
 """
 
-import hashlib
 import json
 import shutil
-from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from tumorchain_jax.convert import adapter
+from tumorchain_jax.convert.checkpoint_parts import (
+    FLOAT32,
+    File,
+    Part,
+    check_tensors,
+    compare_files,
+    files_of,
+    layer_of,
+    write_files,
+)
 from tumorchain_jax.convert.format import Facts, Format, Options
 from tumorchain_jax.convert.verifier import Verdict
 from tumorchain_jax.core.errors import InputError
@@ -33,8 +39,7 @@ from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, abstract_params
 from tumorchain_jax.models.vision.vit3d.convert import PROJECTOR_TABLE
-from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Source, Table, sources
-from tumorchain_jax.weights.array_check import check_shapes
+from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Table
 from tumorchain_jax.weights.measured import copy_measured
 from tumorchain_jax.weights.tensor_files import Tensor, TensorWriter, read_file
 
@@ -50,21 +55,6 @@ CROPS_TABLE: Table = (
     (r"region", r"region", KEEP),
     (r"place/kernel", r"place.weight", TRANSPOSE),
 )
-FLOAT32 = np.dtype(np.float32)
-
-
-class Part(NamedTuple):
-    """Rule for one file of the PyTorch folder.
-
-    Attributes:
-        prefix: of our paths that are in it.
-        adapters: it holds the adapters of that part, and nothing else; else all but these.
-    """
-
-    file: str
-    prefix: str
-    table: Table
-    adapters: bool = False
 
 
 def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
@@ -113,17 +103,7 @@ def export_tumorchain(source: Path, output: Path, options: Options) -> int:
 
 def _write_theirs(source: Path, output: Path) -> int:
     config, found = _open_ours(source)
-    (output / LANGUAGE_MODEL).mkdir(parents=True)
-    count = 0
-    for part in _parts(source, config):
-        (output / part.file).parent.mkdir(exist_ok=True)
-        with (output / part.file).open("w+b") as stream:
-            writer = TensorWriter(stream, part.specs)
-            for path, source_of in part.sources.items():
-                for layer, key in enumerate(source_of.keys):
-                    values = _layer(found[path], layer, source_of.stacked)
-                    writer.write(key, 0, source_of.transform.from_ours(values))
-        count += len(part.specs)
+    count = write_files(output, _parts(source, config), found)
     _write_companions(source, output, config)
     return count
 
@@ -150,10 +130,10 @@ def _write_ours(source: Path, output: Path) -> int:
         writer = TensorWriter(stream, specs, made_by="np")
         for part in _parts(source, config):
             found = read_file(source / part.file)
-            _check(source / part.file, found, part.specs)
+            check_tensors(source / part.file, found, part.specs)
             for path, source_of in part.sources.items():
                 for layer, key in enumerate(source_of.keys):
-                    values = source_of.transform.to_ours(_layer(found[key], 0, False))
+                    values = source_of.transform.to_ours(layer_of(found[key], 0, False))
                     writer.write(path, layer * values.nbytes, values)
             count += len(found)
     shutil.copyfile(source / "config.json", output / "config.json")
@@ -174,7 +154,7 @@ def inspect_tumorchain(source: Path, options: Options) -> Facts:
     parameters: dict[str, Any] = {}
     for part in _parts(source, config):
         if not is_ours:
-            _check(source / part.file, read_file(source / part.file), part.specs)
+            check_tensors(source / part.file, read_file(source / part.file), part.specs)
         for path, source_of in part.sources.items():
             shape = list(shapes[path])
             parameters[path] = {"shape": shape, "from": f"{part.file}: {source_of.keys[0]}"}
@@ -202,19 +182,7 @@ def verify_tumorchain(source: Path, converted: Path) -> Verdict:
     """
     ours, theirs = (source, converted) if _is_ours(source) else (converted, source)
     config, found = _open_ours(ours)
-    verdict = Verdict([], [], [], [], [])
-    for part in _parts(ours, config):
-        exported = read_file(theirs / part.file)
-        verdict.added.extend(key for key in exported if key not in part.specs)
-        verdict.missing.extend(key for key in part.specs if key not in exported)
-        for path, source_of in part.sources.items():
-            for layer, key in enumerate(source_of.keys):
-                if key in exported:
-                    values = _layer(found[path], layer, source_of.stacked)
-                    same = _hash(source_of.transform.from_ours(values)) == _hash(
-                        _layer(exported[key], 0, False)
-                    )
-                    (verdict.equal if same else verdict.different).append(key)
+    verdict = compare_files(theirs, _parts(ours, config), found)
     pairs = {"config.json": "config.json", TOKENIZER: f"{LANGUAGE_MODEL}/{TOKENIZER}"}
     for name, other in pairs.items():
         same = (theirs / other).is_file() and _bytes(ours / name) == _bytes(theirs / other)
@@ -236,11 +204,6 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _hash(values: np.ndarray) -> str:
-    header = f"{values.dtype}{values.shape}".encode()
-    return hashlib.sha256(header + np.ascontiguousarray(values).tobytes()).hexdigest()
-
-
 def _model(folder: Path) -> TumorChainConfig:
     path = folder / "config.json"
     try:
@@ -255,68 +218,13 @@ def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
     config = _model(folder)
     found = read_file(folder / OURS)
     shapes = {path: (FLOAT32, leaf.shape) for path, leaf in abstract_params(config).items()}
-    _check(folder / OURS, found, shapes)
+    check_tensors(folder / OURS, found, shapes)
     return config, found
 
 
-class _File(NamedTuple):
-    """A file of the PyTorch folder of one model.
-
-    Attributes:
-        sources: what our parameters in it are made of, by path.
-        specs: dtype and shape of its tensors, by key.
-    """
-
-    file: str
-    sources: dict[str, Source]
-    specs: dict[str, tuple[np.dtype, tuple[int, ...]]]
-
-
-def _parts(folder: Path, config: TumorChainConfig) -> list[_File]:
+def _parts(folder: Path, config: TumorChainConfig) -> list[File]:
     """List the files that a model has."""
-    files = []
-    params = abstract_params(config)
-    for part in _all_parts(config):
-        like = {
-            path.removeprefix(part.prefix): leaf
-            for path, leaf in params.items()
-            if path.startswith(part.prefix)
-            and (path.endswith(("/lora_a", "/lora_b")) and part.prefix == "decoder/")
-            is part.adapters
-        }
-        if strange := [path for path in like if "/lora_" in path and not part.adapters]:
-            expected, hint = "adapters in the decoder alone", "merge them first"
-            raise InputError(folder, part.prefix + strange[0], "an adapter", expected, hint)
-        if like:
-            made_of = sources(part.table, like)
-            specs = {
-                key: (FLOAT32, made_of[path].their_shape(leaf.shape))
-                for path, leaf in like.items()
-                for key in made_of[path].keys
-            }
-            named = {part.prefix + path: made_of[path] for path in like}
-            files.append(_File(part.file, named, specs))
-    return files
-
-
-def _layer(tensor: Tensor, layer: int, stacked: bool) -> np.ndarray:
-    """Read one layer of a tensor, or all of it."""
-    shape = tensor.shape[1:] if stacked else tensor.shape
-    start = tensor.start + layer * prod(shape) * tensor.dtype.itemsize
-    return np.fromfile(tensor.file, tensor.dtype, prod(shape), offset=start).reshape(shape)
-
-
-def _check(
-    path: Path,
-    found: Mapping[str, Tensor],
-    specs: Mapping[str, tuple[np.dtype, tuple[int, ...]]],
-) -> None:
-    check_shapes(
-        path,
-        {key: f"{tensor.shape} {tensor.dtype}" for key, tensor in found.items()},
-        {key: f"{shape} {dtype}" for key, (dtype, shape) in specs.items()},
-        "put the weights and the config.json of one model together",
-    )
+    return files_of(folder, _all_parts(config), abstract_params(config))
 
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:
@@ -344,20 +252,7 @@ def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
     }
     ranks = {name: lora.rank_of(path) for name, path in modules.items()}
     alphas = {name: lora.alpha_of(path) for name, path in modules.items()}
-    return {
-        "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": None,
-        "r": lora.rank,
-        "lora_alpha": lora.alpha,
-        "use_rslora": lora.rslora,
-        "rank_pattern": {name: rank for name, rank in ranks.items() if rank != lora.rank},
-        "alpha_pattern": {name: alpha for name, alpha in alphas.items() if alpha != lora.alpha},
-        "target_modules": sorted(modules),
-        "lora_dropout": 0.0,
-        "bias": "none",
-        "inference_mode": True,
-    }
+    return adapter.adapter_config(lora, ranks, alphas)
 
 
 def _write_json(path: Path, values: dict) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import grain
 import numpy as np
@@ -53,6 +53,20 @@ class Layout:
     cot: bool = True
     iir: bool = True
     template: ChatTemplate = CHATML
+
+
+@runtime_checkable
+class Examples(Protocol):
+    """Random access to examples of fixed shape, with a name each."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __getitem__(self, index: int) -> Example:
+        """Make one."""
+
+    def name(self, index: int) -> str:
+        """Describe one, for people."""
 
 
 class ExampleSource:
@@ -201,7 +215,7 @@ def _pack(prefix: Interleaved, questions: Iterable[Interleaved], length: int, pa
 
 
 def batches(
-    source: ExampleSource,
+    source: Examples,
     batch_size: int,
     seed: int,
     first_step: int,
@@ -225,7 +239,7 @@ def batches(
     return iter(picked[first_step:].to_iter_dataset(options))
 
 
-def batch_names(source: ExampleSource, batch_size: int, seed: int, step: int) -> list[str]:
+def batch_names(source: Examples, batch_size: int, seed: int, step: int) -> list[str]:
     """Describe the examples of the batch of step `step` (from 1), in its order."""
     numbers = _in_order(grain.MapDataset.range(len(source)), seed)
     start = (step - 1) * batch_size

@@ -26,6 +26,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.models.families import decoder_from_dict
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config, unroll
+from tumorchain_jax.models.layers.linear import LoRA
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.text import continue_text
 
@@ -44,9 +45,16 @@ class LanguageModel:
         end_tokens: any of them ends an answer.
     """
 
-    def __init__(self, config: Qwen2Config, params: Any, tokenizer: Any, end_tokens: list[int]):
+    def __init__(
+        self,
+        config: Qwen2Config,
+        params: Any,
+        tokenizer: Any,
+        end_tokens: list[int],
+        lora: LoRA | None = None,
+    ):
         self.tokenizer = tokenizer
-        self.decoder = Decoder(config, unrolled=True)
+        self.decoder = Decoder(config, lora, unrolled=True)
         self.params = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), unroll(params))
         self.end_tokens = jnp.asarray(end_tokens, jnp.int32)
 

@@ -1,6 +1,7 @@
-"""Qwen2.5-VL with its pictures: chat, to check weights that were imported with their tower.
+"""Qwen2.5-VL with its pictures: chat, to check weights that were imported or trained.
 
 model = VisionLanguageModel.load(Path("imported"))    # tumorchain convert import --tower
+model = VisionLanguageModel.load(Path("run/export"))  # of the training task vision_language
 print(model.look([Image.open("lesion.png")], "Describe the lesion."))
 """
 
@@ -12,14 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from tumorchain_jax.convert.imported import SOURCE, Imported
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
+from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.inference.language_model import LENGTHS, LanguageModel
 from tumorchain_jax.models.families import decoder_from_dict
-from tumorchain_jax.models.qwen_vl.convert import from_dict
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.qwen_vl.model import QwenVL, QwenVLConfig
 from tumorchain_jax.models.qwen_vl.pictures import (
     PictureConfig,
@@ -29,9 +31,11 @@ from tumorchain_jax.models.qwen_vl.pictures import (
 )
 from tumorchain_jax.models.qwen_vl.plan import bucket_for
 from tumorchain_jax.models.qwen_vl.positions import rope_positions
-from tumorchain_jax.models.qwen_vl.prompt import PLACEHOLDER, check_words, with_places
+from tumorchain_jax.models.qwen_vl.prompt import encode_chat, open_answer
+from tumorchain_jax.models.qwen_vl.tower import TowerConfig
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
 from tumorchain_jax.reasoning.text import Embedded, continue_text
+from tumorchain_jax.weights.vision_language_folder import is_vision_language, load_vision_language
 
 PREPROCESSOR = "preprocessor_config.json"
 
@@ -40,16 +44,22 @@ class VisionLanguageModel:
     """A language model that is shown pictures.
 
     Attributes:
-        language: its decoder and tokenizer.
+        language: its decoder.
         model: tower and decoder together.
         params: those of `model` that embedding a prompt takes.
         limits: how pictures are prepared.
+        tokenizer: ours, which spells out what looks like a control in a text.
     """
 
     def __init__(
-        self, language: LanguageModel, config: QwenVLConfig, tower: Any, limits: PictureConfig
+        self,
+        language: LanguageModel,
+        config: QwenVLConfig,
+        tower: Any,
+        limits: PictureConfig,
+        tokenizer: Tokenizer,
     ):
-        self.language, self.limits = language, limits
+        self.language, self.limits, self.tokenizer = language, limits, tokenizer
         self.model = QwenVL(config)
         self.params = {
             "tower": jax.tree.map(lambda leaf: leaf.astype(jnp.float32), tower),
@@ -59,18 +69,21 @@ class VisionLanguageModel:
 
     @classmethod
     def load(cls, folder: Path) -> "VisionLanguageModel":
-        """Read an imported folder.
+        """Read an imported folder, or one that training exported.
 
         Raises:
             InputError: it is none, or has no tower, tokenizer or picture limits.
         """
+        if is_vision_language(folder):
+            return cls._exported(folder)
         imported = Imported(folder)
-        if "tower" not in imported.config:
+        if "tower" not in imported.config or imported.family.name == "peft":
+            found = "an adapter" if imported.family.name == "peft" else "no tower"
             expected, hint = "a vision tower", "import a Qwen2.5-VL with --tower"
-            raise InputError(folder, "config.json", "no tower", expected, hint)
+            raise InputError(folder, "config.json", found, expected, hint)
         path = folder / SOURCE / PREPROCESSOR
         limits = read_picture_config(path, read_json(path))
-        tower = from_dict(imported.config["tower"])
+        tower = TowerConfig.from_dict(imported.config["tower"])
         config = QwenVLConfig(tower, decoder_from_dict(imported.config["decoder"]))
         params: dict[str, Any] = {}
 
@@ -79,7 +92,18 @@ class VisionLanguageModel:
             return params
 
         language = LanguageModel.of(imported, restore)
-        return cls(language, config, params["tower"], limits)
+        tokenizer = Tokenizer.load(folder / SOURCE)
+        return cls(language, config, params["tower"], limits, tokenizer)
+
+    @classmethod
+    def _exported(cls, folder: Path) -> "VisionLanguageModel":
+        found = load_vision_language(folder)
+        params = unflatten(found.params)
+        tokenizer, config = found.tokenizer, found.model
+        language = LanguageModel(
+            config.decoder, params["decoder"], tokenizer.backend, [tokenizer.im_end], config.lora
+        )
+        return cls(language, config, params["tower"], found.pictures, tokenizer)
 
     def look(
         self,
@@ -94,19 +118,16 @@ class VisionLanguageModel:
         Raises:
             InputError: a picture cannot be shown, or the text would be read as a place for one.
         """
-        check_words(text)
         tower = self.model.config.tower
         cut = [patches_of(picture, tower, self.limits) for picture in pictures]
         grids = [grid for _, grid in cut]
         bucket_for(grids)  # before anything is tokenized
-        content = [*({"type": "image"} for _ in pictures), {"type": "text", "text": text}]
-        prompt = self.language.prompt([{"role": "user", "content": content}])
-        placeholder = self.language.tokenizer.convert_tokens_to_ids(PLACEHOLDER)
-        row = with_places(prompt, grids, placeholder)
+        asked = ("user", [*("" for _ in pictures), text])
+        row = [*encode_chat(self.tokenizer, [asked], grids)[0], *open_answer(self.tokenizer)]
         length = -(-len(row) // LENGTHS) * LENGTHS
         tokens, valid = np.zeros((1, length), np.int32), np.zeros((1, length), bool)
         tokens[0, -len(row) :], valid[0, -len(row) :] = row, True
-        is_picture = valid & (tokens == placeholder)
+        is_picture = valid & (tokens == self.tokenizer.image_pad)
         places = rope_positions(is_picture, valid, [grids])
         arrays = (jnp.asarray(each) for each in (tokens, is_picture))
         embeddings = self._embed({"params": self.params}, bucketed([cut], tower), *arrays)
@@ -124,26 +145,3 @@ class VisionLanguageModel:
         )
         answer = np.asarray(written)[0, : int(count[0])]
         return language.tokenizer.decode(answer, skip_special_tokens=True)
-
-
-def open_picture(path: Path) -> Image.Image:
-    """Read a picture file.
-
-    Raises:
-        InputError: it cannot be read, or is turned by its EXIF tag, has several frames or more than
-            8 bits.
-    """
-    expected, hint = "a picture of 8 bits, such as a PNG", "convert it"
-    try:
-        with Image.open(path) as picture:
-            picture.load()
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
-        raise InputError(path, "picture", str(error)[:80], expected, hint) from error
-    if picture.mode not in ("1", "L", "P", "RGB"):
-        raise InputError(path, "mode", picture.mode, expected, hint)
-    frames = getattr(picture, "n_frames", 1)
-    if frames > 1:
-        raise InputError(path, "frames", str(frames), "one", hint)
-    if picture.getexif().get(0x0112, 1) != 1:
-        raise InputError(path, "EXIF", "turned", "a picture that is upright as stored", hint)
-    return picture

@@ -19,6 +19,7 @@ from tumorchain_jax.parallel.processes import is_primary
 from tumorchain_jax.training.checkpoint import Checkpoints
 from tumorchain_jax.training.metrics import MetricsLog, NoLog, duration, seconds_per_step
 from tumorchain_jax.training.profile import Profile
+from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.state import Metrics, TrainState
 from tumorchain_jax.training.task import TrainingTask
 from tumorchain_jax.training.throughput import Throughput, Values, Work
@@ -70,26 +71,39 @@ def fit(workdir: AnyPath, task: TrainingTask, config: ConfigDict) -> TrainState:
 
 
 def plan(task: TrainingTask, workdir: AnyPath, resumed: int | None) -> str:
-    """What a run will do, for people: stages, steps, trained parameters, devices, time left.
+    """What a run will do, for people: stages, steps, trained parameters (of each part of the model,
+    if it has several), devices, time left.
 
     Args:
         resumed: the step of its checkpoint; None without one.
     """
-    trained, frozen = (
-        sum(prod(leaf.shape) for leaf in params.values())
-        for params in (task.program.state.trained, task.program.state.frozen)
-    )
+    counts = _counts(task.program)
+    trained, all_of_them = (sum(each) for each in zip(*counts.values(), strict=True))
     devices = jax.devices()
     standing = "" if resumed is None else f", resumed at step {resumed}"
     line = (
-        f"plan: {task.name}: {task.steps} steps{standing}; {trained:,} of {trained + frozen:,} "
+        f"plan: {task.name}: {task.steps} steps{standing}; {trained:,} of {all_of_them:,} "
         f"parameters trained; {len(devices)} {devices[0].platform} device"
         f"{'s' * (len(devices) > 1)}"
     )
     if resumed is not None and (seconds := seconds_per_step(workdir / "metrics.jsonl")):
         line += f"; about {duration(seconds * (task.steps - resumed))} left"
     before = task.stages if resumed is None else ()
-    return "\n".join([*(f"plan: first {stage}" for stage in before), line])
+    lines = [*(f"plan: first {stage}" for stage in before), line]
+    if len(counts) > 1:
+        parts = (f"{part} {own:,} of {whole:,}" for part, (own, whole) in counts.items())
+        lines.append(f"plan: trained: {'; '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _counts(program: Program) -> dict[str, tuple[int, int]]:
+    """Trained and all parameters of each part of the model."""
+    counts: dict[str, tuple[int, int]] = {}
+    for path, leaf in sorted(program.params.items()):
+        part, size = program.part_of(path), prod(leaf.shape)
+        own, whole = counts.get(part, (0, 0))
+        counts[part] = (own + size * (path in program.state.trained), whole + size)
+    return counts
 
 
 def _folder(workdir: AnyPath) -> AnyPath:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,10 +31,36 @@ class Unfreeze(NamedTuple):
     lr_factor: float
 
 
-def learning_rate(peak: float, steps: int, warmup_ratio: float) -> optax.Schedule:
-    """Linear warm-up over `warmup_ratio` of the steps, then cosine to zero."""
+Decay = Literal["cosine", "constant"]
+"""Of the learning rate behind its warm-up: to zero, or none."""
+
+
+def learning_rate(
+    peak: float, steps: int, warmup_ratio: float, decay: Decay = "cosine"
+) -> optax.Schedule:
+    """Linear warm-up over `warmup_ratio` of the steps, then `decay`."""
     warmup = max(1, round(steps * warmup_ratio))
+    if decay == "constant":
+        return optax.linear_schedule(0.0 if warmup_ratio else peak, peak, warmup)
     return optax.warmup_cosine_decay_schedule(0.0, peak, warmup, max(steps, warmup + 1))
+
+
+def constant_then_linear(peak: float, steps: int) -> optax.Schedule:
+    """Constant for the first half of the steps, then linear to zero."""
+    return optax.join_schedules(
+        [
+            optax.constant_schedule(peak),
+            optax.linear_schedule(peak, 0.0, max(1, steps - steps // 2)),
+        ],
+        [steps // 2],
+    )
+
+
+def make_adversarial_optimizer(
+    schedule: optax.Schedule, clip_norm: float
+) -> optax.GradientTransformation:
+    """Adam whose momentum is short (0.5), as generators and discriminators are trained."""
+    return optax.chain(optax.clip_by_global_norm(clip_norm), optax.adam(schedule, b1=0.5))
 
 
 def make_optimizer(

@@ -4,7 +4,7 @@ Nothing here makes an array, so that a step can be built, and compiled, for devi
 attached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,11 +17,15 @@ from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules
+from tumorchain_jax.models.layers.attention import KERNELS, PLATFORMS
 from tumorchain_jax.parallel import partition
 from tumorchain_jax.parallel.partition import rows_of, state_shardings
 from tumorchain_jax.training.optimizer import (
+    Decay,
     Unfreeze,
+    constant_then_linear,
     learning_rate,
+    make_adversarial_optimizer,
     make_optimizer,
     split_trainable,
 )
@@ -29,6 +33,11 @@ from tumorchain_jax.training.state import Params, Step, TrainState
 from tumorchain_jax.training.step import Loss, make_step
 
 AbstractArrays = Mapping[str, jax.ShapeDtypeStruct]
+
+
+def first_name(path: str) -> str:
+    """The first name of a parameter's path."""
+    return path.partition("/")[0]
 
 
 class Program(NamedTuple):
@@ -41,6 +50,7 @@ class Program(NamedTuple):
         accumulation: into how many parts a batch is cut, one after the other.
         flops: floating-point operations of the model in a step; 0 where they are not counted.
         facts: what else to report of it, such as `remat`.
+        part_of: the part of the model that a parameter belongs to, by its path, for people.
     """
 
     step: Step
@@ -52,6 +62,7 @@ class Program(NamedTuple):
     accumulation: int = 1
     flops: int = 0
     facts: Mapping[str, Any] = MappingProxyType({})
+    part_of: Callable[[str], str] = first_name
 
     @property
     def params(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -82,6 +93,37 @@ def rows_per_device(config: ConfigDict, mesh: Mesh) -> int:
     return count
 
 
+def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:
+    """How many parts a batch is cut into, one after the other.
+
+    Raises:
+        InputError: the batch cannot be cut so.
+    """
+    count, at_once = rows_per_device(config, mesh), config.micro_batch_size
+    if at_once < 1 or (count > at_once and count % at_once):
+        devices = config.batch_size // count
+        expected = f"a divisor of {count}, the rows of a batch for each of {devices} devices"
+        raise InputError("config", "micro_batch_size", str(at_once), expected, "change it")
+    return max(1, count // at_once)
+
+
+def check_kernel(config: ConfigDict, mesh: Mesh) -> None:
+    """Refuse an attention kernel that a mesh's devices, or a dtype, do not have.
+
+    Raises:
+        InputError: it names them.
+    """
+    kernel, platform = config.attention, mesh.devices.flat[0].platform
+    if kernel not in KERNELS:
+        raise InputError("config", "attention", kernel, ", ".join(KERNELS), "name one of them")
+    if platform not in PLATFORMS.get(kernel, (platform,)):
+        found, expected = f"{kernel} on {platform}", f"xla, or {PLATFORMS[kernel][0]} devices"
+        raise InputError("config", "attention", found, expected, "change it")
+    if kernel == "cudnn" and config.model.dtype not in ("bfloat16", "float16"):
+        found = f"{kernel} in {config.model.dtype}"
+        raise InputError("config", "attention", found, "bfloat16 or float16", "change it")
+
+
 def make_program(
     config: ConfigDict,
     *,
@@ -93,11 +135,13 @@ def make_program(
     statistics: AbstractArrays | None = None,
     steps: int,
     learning_rate_peak: float,
+    decay: Decay = "cosine",
     lr_multiplier: Rules[float] = ((".*", 1.0),),
     unfreeze: Unfreeze | None = None,
     frozen_dtype: str = "float32",
     accumulation: int = 1,
     rules: partition.Rules = (),
+    adversarial: bool = False,
 ) -> Program:
     """The step of a task.
 
@@ -106,17 +150,25 @@ def make_program(
         params, shardings: of the model, by path.
         batch: shapes with shardings; or one sharding for all of its arrays.
         statistics: by path; replicated on every device.
+        decay: of the learning rate after warm-up.
         unfreeze: which of the trained parameters are trained late.
         frozen_dtype: of the parameters that are not trained.
         rules: partition rules of the activations.
+        adversarial: Adam as adversarial networks are trained, see `make_adversarial_optimizer`,
+            instead of what the configuration names.
 
     Raises:
         InputError: no such optimizer, or no rule for some parameter.
     """
-    schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio)
-    optimizer = make_optimizer(
-        config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier, unfreeze
-    )
+    if adversarial:
+        schedule = constant_then_linear(learning_rate_peak, steps)
+        optimizer = make_adversarial_optimizer(schedule, config.clip_norm)
+    else:
+        schedule = learning_rate(learning_rate_peak, steps, config.warmup_ratio, decay)
+        optimizer = make_optimizer(
+            config.optimizer, schedule, config.weight_decay, config.clip_norm, lr_multiplier,
+            unfreeze,
+        )  # fmt: skip
     trained, frozen = split_trainable(dict(params), trainable)
     dtype = jnp.dtype(frozen_dtype)
     frozen = {path: jax.ShapeDtypeStruct(leaf.shape, dtype) for path, leaf in frozen.items()}

@@ -22,9 +22,15 @@ from tumorchain_jax.training.segmentation.program import build_program as segmen
 from tumorchain_jax.training.segmentation.train import build_task as segmentation_task
 from tumorchain_jax.training.settings import check_settings
 from tumorchain_jax.training.task import TrainingTask
+from tumorchain_jax.training.translation import checks as translation_checks
+from tumorchain_jax.training.translation.program import build_program as translation_program
+from tumorchain_jax.training.translation.train import build_task as translation_task
 from tumorchain_jax.training.tumorchain import checks as tumorchain_checks
 from tumorchain_jax.training.tumorchain.program import build_program as tumorchain_program
 from tumorchain_jax.training.tumorchain.train import build_task as tumorchain_task
+from tumorchain_jax.training.vision_language import checks as vision_language_checks
+from tumorchain_jax.training.vision_language.program import build_program as vision_language_program
+from tumorchain_jax.training.vision_language.train import build_task as vision_language_task
 
 
 class TaskChecks(NamedTuple):
@@ -85,6 +91,26 @@ TASKS = {
             classification_checks.check_init,
             classification_checks.check_batch,
             classification_checks.check_step,
+        ),
+    ),
+    "translation": TaskBuilder(
+        translation_program,
+        translation_task,
+        TaskChecks(
+            translation_checks.check_data,
+            translation_checks.check_init,
+            translation_checks.check_batch,
+            translation_checks.check_step,
+        ),
+    ),
+    "vision_language": TaskBuilder(
+        vision_language_program,
+        vision_language_task,
+        TaskChecks(
+            vision_language_checks.check_data,
+            vision_language_checks.check_init,
+            tumorchain_checks.check_batch,
+            tumorchain_checks.check_step,
         ),
     ),
 }

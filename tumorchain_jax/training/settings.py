@@ -9,12 +9,16 @@ from typing import Any, get_args
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.layers.attention import KERNELS
 from tumorchain_jax.models.layers.remat import Remat
+from tumorchain_jax.models.qwen_vl.model import QwenVLConfig
+from tumorchain_jax.models.qwen_vl.plan import MERGE
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.models.tumorchain.roi_spec import RoiRank
 from tumorchain_jax.reasoning.crops import region_labels
 from tumorchain_jax.reasoning.prompt import History
+from tumorchain_jax.training.optimizer import Decay
 from tumorchain_jax.ultrasound.view import VIEWS
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -158,6 +162,35 @@ CLASSIFIER: Mapping[str, Rule] = {
         for name in ("turn", "stretch", "shift", "gain", "gamma")
     },
 }
+TRANSLATION: Mapping[str, Rule] = {
+    "method": Choice(("cyclegan", "cut")),
+    "data.view": Choice(VIEWS),
+    "data.side": Number(16, whole=True),
+    "data.fold_seed": SEED,
+    "pool": POSITIVE,
+    "cycle_weight": NOT_NEGATIVE,
+    "identity_weight": NOT_NEGATIVE,
+    "nce_weight": NOT_NEGATIVE,
+    "nce_places": Number(2, whole=True),
+    "model.width": POSITIVE,
+    "model.blocks": POSITIVE,
+    "model.discriminator_width": POSITIVE,
+}
+VISION_LANGUAGE: Mapping[str, Rule] = {
+    "decay": Choice(get_args(Decay)),
+    "data.length": POSITIVE,
+    "data.patches": POSITIVE,
+    "pictures.min_pixels": POSITIVE,
+    "pictures.max_pixels": POSITIVE,
+    "model.dtype": Choice(DTYPES),
+    **{
+        name: TUMORCHAIN[name]
+        for name in (
+            *("micro_batch_size", "lr_multiplier", "trainable", "remat", "scan_unroll"),
+            *("attention", "logits_chunks", "frozen_dtype"),
+        )
+    },
+}
 PATCH_STAGE: Mapping[str, Rule] = {
     "pretrain.patch_stage.crops_per_scan": POSITIVE,
     "pretrain.patch_stage.patches_per_batch": POSITIVE,
@@ -183,15 +216,45 @@ def check_settings(config: ConfigDict) -> None:
     if config.get("task") == "classification":
         check_fields(config, CLASSIFIER)
         return
+    if config.get("task") == "translation":
+        check_fields(config, TRANSLATION)
+        if config.data.side % 4:
+            _refuse("data.side", str(config.data.side), "a multiple of 4")
+        return
+    if config.get("task") == "vision_language":
+        check_fields(config, VISION_LANGUAGE)
+        _check_rows(config)
+        return
     check_fields(config, TUMORCHAIN)
     _check_model(config.model)
     if config.pretrain.patch_stage.steps:
         check_fields(config, PATCH_STAGE)
     if config.pretrain.scan_stage.steps:
         check_fields(config, SCAN_STAGE)
+    _check_chunks(config)
+
+
+def _check_chunks(config: ConfigDict) -> None:
     if config.data.length % config.logits_chunks:
         expected = f"a divisor of config.data.length ({config.data.length})"
         _refuse("logits_chunks", str(config.logits_chunks), expected)
+
+
+def _check_rows(config: ConfigDict) -> None:
+    """Sizes of a vision-language row that divide each other, and parts that fit."""
+    _check_chunks(config)
+    model: QwenVLConfig = config.model
+    if config.data.patches % MERGE**2:
+        _refuse("data.patches", str(config.data.patches), f"a multiple of {MERGE**2}")
+    if config.pictures.min_pixels > config.pictures.max_pixels:
+        found, expected = str(config.pictures.min_pixels), "at most config.pictures.max_pixels"
+        _refuse("pictures.min_pixels", found, expected)
+    if model.tower.out_hidden_size != model.decoder.hidden_size:
+        expected = f"{model.decoder.hidden_size}, as the decoder has"
+        _refuse("model.tower.out_hidden_size", str(model.tower.out_hidden_size), expected)
+    if model.decoder.mrope_section is None:
+        _refuse("model.decoder.mrope_section", "none", "three numbers, half a head together")
+    _check_heads(model.decoder)
 
 
 def _check_model(model: TumorChainConfig) -> None:
@@ -200,12 +263,16 @@ def _check_model(model: TumorChainConfig) -> None:
     image, grid = encoder.image, encoder.cells
     if min(grid) < 1 or any(size % count for size, count in zip(image, grid, strict=True)):
         _refuse("model.encoder.image", str(image), "a multiple of the patch size along each axis")
+    _check_heads(decoder)
+    for region in model.roi.regions:
+        region_labels(region)
+
+
+def _check_heads(decoder: Qwen2Config) -> None:
     heads, shared = decoder.num_attention_heads, decoder.num_key_value_heads
     if min(heads, shared) < 1 or heads % shared:
         expected = f"a divisor of the {heads} attention heads"
         _refuse("model.decoder.num_key_value_heads", str(shared), expected)
-    for region in model.roi.regions:
-        region_labels(region)
 
 
 def _check_patch(segmenter: ConfigDict) -> None:

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,8 @@ from tumorchain_jax.models.families import ImageConfig, image_classifier
 from tumorchain_jax.models.image.layers import STATISTICS
 from tumorchain_jax.models.language.qwen2.model import Decoder, Qwen2Config
 from tumorchain_jax.models.layers.linear import LoRA
+from tumorchain_jax.models.qwen_vl.plan import MERGE
+from tumorchain_jax.models.qwen_vl.tower import Tower, TowerConfig
 from tumorchain_jax.models.weight_map import Renames, Table, canonical, sources
 from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.orbax_folder import ArraySpec
@@ -72,6 +73,13 @@ def decoder_shapes(config: Qwen2Config, lora: LoRA | None = None) -> Shapes:
     return module_shapes(Decoder(config, lora), tokens, method=whole)
 
 
+def tower_shapes(config: TowerConfig, lora: LoRA | None = None) -> Shapes:
+    """Shapes of the parameters of Qwen2.5-VL's vision tower and merger by path."""
+    patches = jax.ShapeDtypeStruct((1, MERGE**2, config.patch_values), jnp.float32)
+    row, hw = (jax.ShapeDtypeStruct((1, MERGE**2, *rest), jnp.int32) for rest in ((), (2,)))
+    return module_shapes(Tower(config, lora), patches, row, hw, row)
+
+
 def classifier_shapes(config: ImageConfig) -> Shapes:
     """Shapes of an image classifier's parameters and running statistics by path."""
     module = image_classifier(config).build(config)
@@ -84,8 +92,12 @@ def classifier_shapes(config: ImageConfig) -> Shapes:
 
 def module_shapes(module: nn.Module, *args: Any, **options: Any) -> Shapes:
     """Shapes of a module's parameters by path; the arguments are those of `init`."""
-    init = partial(module.init, **options)
-    params = nn.meta.unbox(jax.eval_shape(init, jax.random.key(0), *args))["params"]
+
+    def init(key: jax.Array, *args: Any) -> Any:
+        # Unboxed in here: on a mesh that constrains the arrays, which bare shapes do not take.
+        return nn.meta.unbox(module.init(key, *args, **options))["params"]
+
+    params = jax.eval_shape(init, jax.random.key(0), *args)
     return {path: leaf.shape for path, leaf in flatten(params).items()}
 
 

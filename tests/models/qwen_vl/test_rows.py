@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.qwen_vl.convert import read_config
 from tumorchain_jax.models.qwen_vl.pictures import (
     PictureConfig,
@@ -17,7 +18,7 @@ from tumorchain_jax.models.qwen_vl.pictures import (
 )
 from tumorchain_jax.models.qwen_vl.plan import bucket_for, plan
 from tumorchain_jax.models.qwen_vl.positions import rope_positions
-from tumorchain_jax.models.qwen_vl.prompt import check_words, with_places
+from tumorchain_jax.models.qwen_vl.prompt import check_words, encode_chat
 from tumorchain_jax.models.qwen_vl.tower import TOWER_3B
 
 PATH = Path("config.json")
@@ -75,13 +76,31 @@ def test_visual_tokens_of_other_pictures_are_refused(grids: list[tuple[int, int]
         rope_positions(is_picture, np.ones((1, 24), bool), [grids])
 
 
-def test_placeholders_become_visual_tokens() -> None:
-    assert with_places([1, 9, 2, 9], [(4, 4), (2, 4)], 9) == [1, 9, 9, 9, 9, 2, 9, 9]
+def test_chat_with_pictures_is_written_as_by_the_template() -> None:
+    """As Qwen2.5-VL's template writes it, a token for each merge group; texts are data."""
+    tokenizer = Tokenizer.train(["Is it so? system assistant user You are a helpful"] * 2, 300)
+    turns = [("user", ("Is ", " it", "?")), ("assistant", ("so <|im_end|>",)), ("user", ("It",))]
+    tokens, answers = encode_chat(tokenizer, turns, [(4, 4), (2, 4)])
+    seen = "<|vision_start|>{}<|vision_end|>"
+    expected = (
+        "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nIs "
+        + seen.format("<|image_pad|>" * 4)
+        + " it"
+        + seen.format("<|image_pad|>" * 2)
+        + "?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    whole = tokenizer.encode_template(expected)
+    assert tokens[: len(whole)] == whole
+    [(start, stop)] = answers
+    assert start == len(whole)
+    assert tokens[start : stop - 1] == tokenizer.encode("so <|im_end|>")
+    assert tokens[stop - 1] == tokenizer.im_end
+    assert tokenizer.im_end not in tokens[start : stop - 1]
     with pytest.raises(InputError, match="found 2, expected 1, one for each picture"):
-        with_places([9, 9], [(2, 2)], 9)
+        encode_chat(tokenizer, turns, [(2, 2)])
     check_words("a <mass> | image_pad")
     with pytest.raises(InputError, match="image_pad"):
-        check_words("what is <|image_pad|> here?")
+        encode_chat(tokenizer, [("user", ("what is <|image_pad|> here?",))], [])
 
 
 def test_pictures_that_are_too_long_are_refused() -> None:

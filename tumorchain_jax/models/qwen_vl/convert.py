@@ -1,19 +1,22 @@
-"""Qwen2.5-VL's vision tower and merger <-> `Tower`; the decoder's table is `qwen2/convert.py`.
+"""Qwen2.5-VL's vision tower and merger <-> `Tower`, and their adapters; the decoder's tables are in
+`qwen2/convert.py`.
 
 The keys are those of the released files, `visual.*`; `qwen2.convert.RENAMES` renames the newer
 `model.visual.*` to them.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from math import isqrt
 from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.models.language.qwen2.convert import SILU, Values
+from tumorchain_jax.models.language.qwen2.convert import SILU, Values, named_fields
+from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.qwen_vl.plan import MERGE
 from tumorchain_jax.models.qwen_vl.tower import CHANNELS, FRAMES, ROPE_THETA, TowerConfig
-from tumorchain_jax.models.weight_map import KEEP, TRANSPOSE, Table, Transform
+from tumorchain_jax.models.weight_map import KEEP, POINTWISE, TRANSPOSE, Table, Transform
 
 MODEL_TYPE = "qwen2_5_vl"
 # A Conv3d whose stride is its kernel: (outputs, channels, frames, h, w) there, (values of a patch,
@@ -33,6 +36,18 @@ TABLE: Table = (
     (r"merger/mlp_([02])/kernel", r"visual.merger.mlp.\1.weight", TRANSPOSE),
     (r"merger/mlp_([02])/bias", r"visual.merger.mlp.\1.bias", KEEP),
 )
+_PEFT = "base_model.model."
+# PEFT's of a Conv3d: A is a convolution like its base, B one of a single voxel.
+LORA_TABLE: Table = (
+    (r"patch_embed/lora_a", _PEFT + r"visual.patch_embed.proj.lora_A.weight", PATCHES),
+    (r"patch_embed/lora_b", _PEFT + r"visual.patch_embed.proj.lora_B.weight", POINTWISE),
+    (r"blocks/(attn|mlp)/(\w+)/lora_a", _PEFT + _BLOCK + r".\1.\2.lora_A.weight", TRANSPOSE),
+    (r"blocks/(attn|mlp)/(\w+)/lora_b", _PEFT + _BLOCK + r".\1.\2.lora_B.weight", TRANSPOSE),
+    (r"merger/mlp_([02])/lora_a", _PEFT + r"visual.merger.mlp.\1.lora_A.weight", TRANSPOSE),
+    (r"merger/mlp_([02])/lora_b", _PEFT + r"visual.merger.mlp.\1.lora_B.weight", TRANSPOSE),
+)
+CONVOLUTION = "visual.patch_embed.proj"
+"""The one layer here that PyTorch has as a convolution."""
 SIZES = (
     "depth",
     "hidden_size",
@@ -91,13 +106,30 @@ def read_config(path: Path, fields: Mapping[str, Any], hidden_size: int) -> Towe
     return TowerConfig(**sizes, fullatt_block_indexes=tuple(layers))
 
 
-def from_dict(values: Mapping[str, Any]) -> TowerConfig:
-    """The inverse of `dataclasses.asdict`; lists from JSON become tuples.
-
-    Raises:
-        TypeError: a field is unknown or missing.
-    """
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+def transformers_config(decoder: Qwen2Config, tower: TowerConfig) -> dict[str, Any]:
+    """A `config.json` that transformers opens as Qwen2.5-VL, but for the ids of special tokens."""
+    window = {"use_sliding_window": False}
+    fields = named_fields(decoder, MODEL_TYPE, "Qwen2_5_VL", window)
+    section = list(decoder.mrope_section or ())
+    text = {name: value for name, value in fields.items() if name != "architectures"}
+    text |= {
+        "model_type": f"{MODEL_TYPE}_text",
+        "rope_parameters": {**fields["rope_parameters"], "mrope_section": section},
     }
-    return TowerConfig(**fields)
+    return {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "model_type": MODEL_TYPE,
+        "tie_word_embeddings": decoder.tie_word_embeddings,
+        "text_config": text,
+        "vision_config": {
+            "model_type": MODEL_TYPE,
+            **asdict(tower),
+            "fullatt_block_indexes": list(tower.fullatt_block_indexes),
+            "hidden_act": "silu",
+            "in_channels": CHANNELS,
+            "spatial_merge_size": MERGE,
+            "temporal_patch_size": FRAMES,
+            "tokens_per_second": 2,
+        },
+        "dtype": "float32",
+    }

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.models.qwen_vl.model import Pictures
@@ -65,6 +65,21 @@ def read_picture_config(path: Path, fields: Mapping[str, Any]) -> PictureConfig:
     return PictureConfig(named["min_pixels"], named["max_pixels"], *colours)
 
 
+def preprocessor_config(config: PictureConfig, tower: TowerConfig) -> dict[str, Any]:
+    """A `preprocessor_config.json` that transformers opens."""
+    return {
+        "image_processor_type": "Qwen2VLImageProcessor",
+        "min_pixels": config.min_pixels,
+        "max_pixels": config.max_pixels,
+        "size": {"shortest_edge": config.min_pixels, "longest_edge": config.max_pixels},
+        "image_mean": list(config.mean),
+        "image_std": list(config.std),
+        "patch_size": tower.patch_size,
+        "merge_size": MERGE,
+        "temporal_patch_size": FRAMES,
+    }
+
+
 def resized(height: int, width: int, factor: int, config: PictureConfig) -> tuple[int, int]:
     """The size that a picture is brought to: multiples of `factor`, about the same aspect.
 
@@ -88,6 +103,45 @@ def resized(height: int, width: int, factor: int, config: PictureConfig) -> tupl
     return rows, columns
 
 
+def open_picture(path: Path, decode: bool = True) -> Image.Image:
+    """Read a picture file.
+
+    Args:
+        decode: its pixels too, not its header alone.
+
+    Raises:
+        InputError: it cannot be read, or has several frames, more than 8 bits or a transparent
+            background; or, once decoded, it is turned by its EXIF tag.
+    """
+    expected, hint = "a picture of 8 bits, such as a PNG", "convert it"
+    try:
+        with Image.open(path) as picture:
+            if decode:
+                picture.load()
+            frames = getattr(picture, "n_frames", 1)
+            is_turned = decode and picture.getexif().get(0x0112, 1) != 1
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)[:80]
+        raise InputError(path, "picture", found, expected, hint) from error
+    if picture.mode not in ("1", "L", "P", "RGB"):
+        raise InputError(path, "mode", picture.mode, expected, hint)
+    if frames > 1:
+        raise InputError(path, "frames", str(frames), "one", hint)
+    if is_turned:
+        raise InputError(path, "EXIF", "turned", "a picture that is upright as stored", hint)
+    return picture
+
+
+def grid_of(height: int, width: int, tower: TowerConfig, config: PictureConfig) -> Grid:
+    """The grid of patches that a picture of this size is cut into.
+
+    Raises:
+        InputError: no picture has this shape.
+    """
+    rows, columns = resized(height, width, tower.patch_size * MERGE, config)
+    return rows // tower.patch_size, columns // tower.patch_size
+
+
 def patches_of(
     picture: Image.Image, tower: TowerConfig, config: PictureConfig
 ) -> tuple[Float[np.ndarray, "P F"], Grid]:
@@ -97,12 +151,12 @@ def patches_of(
         InputError: no picture has this shape.
     """
     side = tower.patch_size
-    height, width = resized(picture.height, picture.width, side * MERGE, config)
-    picture = picture.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+    rows, columns = grid_of(picture.height, picture.width, tower, config)
+    size = (columns * side, rows * side)
+    picture = picture.convert("RGB").resize(size, Image.Resampling.BICUBIC)
     # In the reference's order and precision: float64 times 1/255, then float32.
     values: Any = (np.asarray(picture).astype(np.float64) * (1 / 255)).astype(np.float32)
     values = (values - np.array(config.mean, np.float32)) / np.array(config.std, np.float32)
-    rows, columns = height // side, width // side
     cut = values.reshape(rows // MERGE, MERGE, side, columns // MERGE, MERGE, side, CHANNELS)
     cut = cut.transpose(0, 3, 1, 4, 6, 2, 5)[:, :, :, :, :, None]
     cut = np.broadcast_to(cut, (*cut.shape[:5], FRAMES, side, side))

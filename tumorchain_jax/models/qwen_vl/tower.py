@@ -8,7 +8,9 @@ Shape letters: B buckets, P patches, F values of a patch, H heads, E head size, 
 N visual tokens (P / 4), K embedding of the decoder, L layers.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -47,6 +49,19 @@ class TowerConfig:
     patch_size: int = 14
     window_size: int = 112
     fullatt_block_indexes: tuple[int, ...] = (7, 15, 23, 31)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "TowerConfig":
+        """The inverse of `dataclasses.asdict`; lists from JSON become tuples.
+
+        Raises:
+            TypeError: a field is unknown or missing.
+        """
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**fields)
 
     @property
     def patch_values(self) -> int:

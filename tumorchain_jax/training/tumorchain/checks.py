@@ -13,11 +13,10 @@ from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.data.dataset import read_manifest, shard_paths
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import abstract_params
-from tumorchain_jax.training.program import Program
+from tumorchain_jax.training.memory import check_memory, step_bytes
+from tumorchain_jax.training.program import Program, accumulation_on
 from tumorchain_jax.training.tumorchain.dataset import open_dataset
 from tumorchain_jax.training.tumorchain.initial import open_init
-from tumorchain_jax.training.tumorchain.memory import check_memory, step_bytes
-from tumorchain_jax.training.tumorchain.program import accumulation_on
 
 GIB = 2**30
 

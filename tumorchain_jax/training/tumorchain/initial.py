@@ -4,12 +4,11 @@ Every array is made or read on its own devices; no random array is made that is 
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Set
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
 from tumorchain_jax.convert.imported import MANIFEST, SOURCE, Imported
@@ -18,14 +17,13 @@ from tumorchain_jax.core.path_rules import flatten
 from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
+from tumorchain_jax.training.initial import Places, place, random_arrays
 from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.model_folder import ModelFolder, load_model
 
 TOKENIZER = "tokenizer.json"
 ANOTHER_MODEL = "set config.model to the checkpoint's"
 ADAPTER = re.compile(r".*/lora_[ab]")
-Places = Mapping[str, jax.ShapeDtypeStruct]
-"""Shape, dtype and, where it matters, sharding of every parameter, by path."""
 
 
 def loaded_params(config: ConfigDict, tokenizer: Tokenizer, places: Places) -> dict[str, jax.Array]:
@@ -73,13 +71,7 @@ def open_init(
 
 def random_params(model: TumorChainConfig, seed: int, places: Places) -> dict[str, jax.Array]:
     """Random parameters for `places`; the same on every mesh."""
-
-    def init(key: jax.Array) -> dict[str, jax.Array]:
-        params = init_params(model, key)
-        return {path: params[path].astype(leaf.dtype) for path, leaf in places.items()}
-
-    shardings = {path: leaf.sharding for path, leaf in places.items()}
-    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
+    return random_arrays(partial(init_params, model), seed, places)
 
 
 def _open_imported(
@@ -116,13 +108,6 @@ def _open_exported(
     }
     check_shapes(config.init, found, expected, ANOTHER_MODEL)
     return exported
-
-
-def place(array: np.ndarray, where: jax.ShapeDtypeStruct) -> jax.Array:
-    """Place an array that every process has: each device gets its shard."""
-    array = array.astype(where.dtype, copy=False)
-    sharding: Any = where.sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
 
 def _check_tokenizer(folder: object, found: Tokenizer, expected: Tokenizer) -> None:

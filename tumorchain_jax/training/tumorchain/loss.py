@@ -4,23 +4,19 @@ Shape letters: B scans, C crops, T positions of a row, O organs, S ROI slots or 
 V vocabulary.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int, Num
 
-from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import unflatten
 from tumorchain_jax.models.layers.apply import run
 from tumorchain_jax.models.layers.attention import Packing
-from tumorchain_jax.models.layers.logical_axes import constrain
 from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
 from tumorchain_jax.training.state import Metrics, Params
+from tumorchain_jax.training.token_loss import cross_entropy, next_token_sums
 
 
 class Batch(NamedTuple):
@@ -44,11 +40,6 @@ class Batch(NamedTuple):
         if self.crops is None or self.crop_world is None:
             return volume, None
         return volume, Crops(_intensities(self.crops), self.crop_world)
-
-
-TokenRows = tuple[Float[Array, "B T K"], Int[Array, "B T"], Bool[Array, "B T"]]
-"""Hidden states, the next token of each, and whether it counts in the loss."""
-TokenSums = tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]
 
 
 class Sums(NamedTuple):
@@ -93,16 +84,13 @@ def loss_sums(model: TumorChain, params: dict, batch: Batch, parts: int = 1) -> 
         method="hidden",
     )
 
-    def token_sums(rows: TokenRows) -> TokenSums:
-        logits = run(model, params, rows[0], method="logits")
-        labels, loss_mask = (constrain(x, "scored_batch", "length") for x in rows[1:])
-        return _cross_entropy(logits, labels, loss_mask)
+    def logits(hidden: Float[Array, "B t K"]) -> Float[Array, "B t V"]:
+        return run(model, params, hidden, method="logits")
 
-    # Each position speaks of the next; the last of a row, of none. To roll and then to clear the
-    # last is cut wrongly by XLA of jaxlib 0.10.2, where a device has part of one row.
-    rows = hidden, _next(batch.tokens), _next(batch.loss_mask)
-    token_loss, token_hits, tokens = _sum_in_parts(token_sums, rows, parts)
-    organ_loss, organ_hits, organs = _cross_entropy(
+    token_loss, token_hits, tokens = next_token_sums(
+        logits, hidden, batch.tokens, batch.loss_mask, parts
+    )
+    organ_loss, organ_hits, organs = cross_entropy(
         organ_logits, jnp.maximum(batch.abnormal, 0), known_organs(batch)
     )
     return Sums(token_loss, token_hits, tokens, organ_loss, organ_hits, organs)
@@ -113,45 +101,6 @@ def _intensities(voxels: Num[Array, "*B D H W"]) -> Float[Array, "*B D H W"]:
     if jnp.issubdtype(voxels.dtype, jnp.integer):
         return voxels.astype(jnp.float32) / 255
     return voxels
-
-
-def _next(x: Num[Array, "B T"] | Bool[Array, "B T"]) -> Num[Array, "B T"] | Bool[Array, "B T"]:
-    """The values shifted by one position to the left, with 0 or False at the end."""
-    return jnp.pad(x[:, 1:], ((0, 0), (0, 1)))
-
-
-def _sum_in_parts(
-    token_sums: Callable[[TokenRows], TokenSums], rows: TokenRows, parts: int
-) -> TokenSums:
-    if parts == 1:
-        return token_sums(rows)
-    length = rows[1].shape[1]
-    if length % parts:
-        expected = f"a divisor of the row's {length} positions"
-        raise InputError("config", "logits_chunks", str(parts), expected, "choose another")
-
-    def deal(x: Array) -> Array:
-        # Every part takes positions from the whole row, so that a device that holds some of the
-        # positions holds some of each part.
-        return jnp.moveaxis(x.reshape(x.shape[0], length // parts, parts, *x.shape[2:]), 2, 0)
-
-    def add(sums: TokenSums, part: TokenRows) -> tuple[TokenSums, None]:
-        return jax.tree.map(jnp.add, sums, token_sums(part)), None
-
-    zeros = (jnp.zeros(()),) * 3
-    return jax.lax.scan(jax.checkpoint(add), zeros, jax.tree.map(deal, rows))[0]
-
-
-def _cross_entropy(
-    logits: Float[Array, "*N V"], labels: Int[Array, "*N"], weight: Bool[Array, "*N"]
-) -> TokenSums:
-    loss = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    hits = jnp.argmax(logits, axis=-1) == labels
-    return (
-        jnp.sum(loss, where=weight),
-        jnp.sum(hits & weight).astype(jnp.float32),
-        jnp.sum(weight).astype(jnp.float32),
-    )
 
 
 class Totals(NamedTuple):

@@ -7,9 +7,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from tumorchain_jax.anatomy.organs import ORGANS
-from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.path_rules import Rules, first_match
-from tumorchain_jax.models.layers.attention import KERNELS, PLATFORMS
 from tumorchain_jax.models.tumorchain.crops import WORLD
 from tumorchain_jax.models.tumorchain.flops import training_flops
 from tumorchain_jax.models.tumorchain.model import (
@@ -21,7 +19,13 @@ from tumorchain_jax.models.tumorchain.model import (
 )
 from tumorchain_jax.parallel.partition import param_shardings, rules_for
 from tumorchain_jax.training.optimizer import Unfreeze
-from tumorchain_jax.training.program import Program, make_program, rows, rows_per_device
+from tumorchain_jax.training.program import (
+    Program,
+    accumulation_on,
+    check_kernel,
+    make_program,
+    rows,
+)
 from tumorchain_jax.training.tumorchain.loss import Batch, HybridLoss
 
 ENCODER = "encoder/.*"
@@ -34,7 +38,7 @@ def build_program(config: ConfigDict, mesh: Mesh) -> Program:
         InputError: the configuration is at odds with itself or with the mesh.
     """
     accumulation = accumulation_on(config, mesh)
-    _check_kernel(config, mesh)
+    check_kernel(config, mesh)
     model: TumorChainConfig = config.model
     network = TumorChain(
         model, remat=config.remat, kernel=config.attention, scan_unroll=config.scan_unroll
@@ -71,32 +75,6 @@ def _trained(config: ConfigDict) -> tuple[Rules[bool], Unfreeze | None]:
         return config.trainable, None
     start = round(late.start * config.steps)
     return ((ENCODER, True), *config.trainable), Unfreeze(ENCODER, start, late.lr_factor)
-
-
-def accumulation_on(config: ConfigDict, mesh: Mesh) -> int:
-    """How many parts a batch is cut into, one after the other.
-
-    Raises:
-        InputError: the batch cannot be cut so.
-    """
-    count, at_once = rows_per_device(config, mesh), config.micro_batch_size
-    if at_once < 1 or (count > at_once and count % at_once):
-        devices = config.batch_size // count
-        expected = f"a divisor of {count}, the rows of a batch for each of {devices} devices"
-        raise InputError("config", "micro_batch_size", str(at_once), expected, "change it")
-    return max(1, count // at_once)
-
-
-def _check_kernel(config: ConfigDict, mesh: Mesh) -> None:
-    kernel, platform = config.attention, mesh.devices.flat[0].platform
-    if kernel not in KERNELS:
-        raise InputError("config", "attention", kernel, ", ".join(KERNELS), "name one of them")
-    if platform not in PLATFORMS.get(kernel, (platform,)):
-        found, expected = f"{kernel} on {platform}", f"xla, or {PLATFORMS[kernel][0]} devices"
-        raise InputError("config", "attention", found, expected, "change it")
-    if kernel == "cudnn" and config.model.dtype not in ("bfloat16", "float16"):
-        found = f"{kernel} in {config.model.dtype}"
-        raise InputError("config", "attention", found, "bfloat16 or float16", "change it")
 
 
 def _abstract_batch(config: ConfigDict, mesh: Mesh) -> Batch:

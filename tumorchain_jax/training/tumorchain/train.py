@@ -16,6 +16,8 @@ from tumorchain_jax.data.pipeline import batch_names, batches
 from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.parallel.partition import rows_of
 from tumorchain_jax.parallel.processes import global_batch, is_primary, local_rows
+from tumorchain_jax.training.initial import place
+from tumorchain_jax.training.memory import check_memory
 from tumorchain_jax.training.pretraining.train import pretrain_encoder, stage_lines
 from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.state import TrainState
@@ -26,9 +28,8 @@ from tumorchain_jax.training.tumorchain.dataset import (
     preprocess_of,
     training_seeds,
 )
-from tumorchain_jax.training.tumorchain.initial import loaded_params, place, random_params
+from tumorchain_jax.training.tumorchain.initial import loaded_params, random_params
 from tumorchain_jax.training.tumorchain.loss import Batch
-from tumorchain_jax.training.tumorchain.memory import check_memory
 from tumorchain_jax.weights.model_folder import export
 
 

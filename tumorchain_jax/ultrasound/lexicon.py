@@ -1,7 +1,8 @@
-"""The lexicon of readings: fields and their values, from a versioned file, and one reading by it.
+"""The BI-RADS lexicon of ultrasound from versioned files, and one reading by it.
 
 The 5th edition's words of descriptors and categories are facts; the file is ours. Categories are
-the study's: 1 to 5 with 4 in three parts, without 0 (incomplete) and 6 (known cancer).
+those of a reading study: 1 to 5 with 4 in three parts, without 0 (incomplete) and 6 (known cancer).
+Of version 2025 few facts are known here, each with its source; it is refused until it is whole.
 """
 
 import hashlib
@@ -14,7 +15,8 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 
-FILE = "lexicon/birads_us_5.json"
+FILES = {"5": "lexicon/birads_us_5.json", "2025": "lexicon/birads_us_2025.json"}
+"""By edition."""
 PROBABILITY = "probability"
 """Field of a reading beside those of the lexicon: of malignancy, in whole per cent."""
 HINT = "hand in the file that the reading page wrote"
@@ -99,11 +101,21 @@ class Lexicon:
             raise InputError(source, f"{where}.{field}", found, expected, HINT)
 
 
-@lru_cache(maxsize=1)
-def load_lexicon() -> Lexicon:
-    """The shipped lexicon."""
-    content = files("tumorchain_jax.evaluation.bust").joinpath(FILE).read_bytes()
+@lru_cache(maxsize=len(FILES))
+def load_lexicon(edition: str = "5") -> Lexicon:
+    """A shipped lexicon.
+
+    Raises:
+        InputError: there is none of the edition, or it is not whole.
+    """
+    if edition not in FILES:
+        raise InputError("lexicon", "edition", edition, f"one of {', '.join(FILES)}", "choose one")
+    content = files("tumorchain_jax.ultrasound").joinpath(FILES[edition]).read_bytes()
     values = json.loads(content)
+    if not values.get("complete", True):
+        found = f"known changes of {', '.join(each['field'] for each in values['changes'])} alone"
+        hint = "use edition 5, or complete the file from the manual"
+        raise InputError(FILES[edition], "fields", found, "every field", hint)
     fields = tuple(
         Field(name, each["title"], tuple(each["values"]), each.get("of", ""), "ordered" in each)
         for name, each in values["fields"].items()

@@ -1,0 +1,123 @@
+"""`tumorchain bus chains`, `score` and `style`: chains of thought, scores of replies, looks."""
+
+import argparse
+import json
+from pathlib import Path
+
+from tumorchain_jax.cli.options import (
+    CONFIG_HELP,
+    Command,
+    takes_overrides,
+    use_compilation_cache,
+)
+from tumorchain_jax.core.errors import InputError
+
+
+def add_verbs(command: Command) -> None:
+    """Add them to the subcommands of `bus`."""
+    chains = command("bus chains", _chains, "Write records of five levels and rows of messages")
+    add = chains.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus prepare` wrote")
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="new folder")
+    add("--folds", type=int, default=5, metavar="N", help="default: 5")
+    add("--fold-seed", type=int, default=0, metavar="N", help="default: 0, that of `bus crossval`")
+    add(
+        "--with-pathology", action="store_true",
+        help="chains say the pathology before the answer does, as the paper's",
+    )  # fmt: skip
+    add("--edition", default="5", help="of the BI-RADS lexicon (default: 5; 2025 is not whole)")
+    add("--json", action="store_true", help="print the counts as JSON")
+
+    score = command("bus score", _score, "Score replies about lesions, and arms against each other")
+    add = score.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus chains` wrote")
+    add(
+        "--replies", nargs="+", required=True, metavar="ARM=FILE",
+        help="JSON lines of replies: id, text, and malignant or logprobs",
+    )  # fmt: skip
+    add(
+        "--part", choices=("test", "folds", "all"), default="test",
+        help="of the lesions (default: test, which no training may have seen)",
+    )  # fmt: skip
+    add("--json", action="store_true", help="print the scores as JSON")
+
+    style = command("bus style", _style, "Give pictures another device's look, and measure it")
+    add = style.add_argument
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus prepare` wrote")
+    add(
+        "--workdir", type=Path, required=True, metavar="DIR",
+        help="trains CycleGAN or CUT in it, or goes on; then style.json and style.png",
+    )  # fmt: skip
+    add(
+        "--others", type=Path, nargs="*", default=[], metavar="DIR",
+        help="exports of other trainings with the same looks and folds, to compare",
+    )  # fmt: skip
+    add(
+        "--classifier", type=Path, metavar="DIR",
+        help="of malignancy, not trained on the fold that is measured: its AUROC before and after",
+    )  # fmt: skip
+    add("--json", action="store_true", help="print the table as JSON")
+    takes_overrides(style)
+
+
+def _chains(options: argparse.Namespace) -> int:
+    from tumorchain_jax.ultrasound.chains.write import write_chains
+    from tumorchain_jax.ultrasound.lexicon import load_lexicon
+
+    load_lexicon(options.edition)
+    if options.folds < 2:
+        raise InputError("command line", "--folds", str(options.folds), "2 or more", "change it")
+    facts = write_chains(
+        options.data, options.output, options.folds, options.fold_seed, options.with_pathology
+    )
+    if options.json:
+        print(json.dumps(facts))
+        return 0
+    print(
+        f"{facts['records']} records; {facts['lesions']} lesions asked about, "
+        f"{facts['test_part']} of them of the test part"
+    )
+    for name, count in facts["known"].items():
+        beyond = facts["more_than_the_lexicon_holds"].get(name, 0)
+        note = f", {beyond} of them more than the lexicon holds" if beyond else ""
+        print(f"{name}: known of {count}{note}")
+    return 0
+
+
+def _score(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.ultrasound.chain_scores import score_files, scores_text
+
+    files = {}
+    for each in options.replies:
+        arm, is_named, path = each.partition("=")
+        if not (arm and is_named and path) or arm in files:
+            expected = "ARM=FILE, each arm once"
+            raise InputError("command line", "--replies", each[:80], expected, "name the arms")
+        files[arm] = Path(path)
+    values = score_files(options.data, files, options.part)
+    print(json.dumps(values) if options.json else scores_text(values))
+    return 0
+
+
+def _style(options: argparse.Namespace) -> int:
+    from tumorchain_jax.core.config import read_config
+    from tumorchain_jax.core.files import write_file
+    from tumorchain_jax.evaluation.ultrasound.style import compare as style
+    from tumorchain_jax.training.registry import train
+    from tumorchain_jax.training.translation.train import open_pictures
+
+    use_compilation_cache()
+    config = read_config(options.config, options.overrides)
+    if config.get("task") != "translation":
+        found = str(config.get("task", "tumorchain"))
+        raise InputError(options.config, "task", found, "translation", "use a bus_style_... one")
+    config.data.folder = str(options.data)
+    train(config, options.workdir)
+    methods = style.methods_of([options.workdir / "export", *options.others])
+    own = style.split_looks(open_pictures(config, options.workdir), config)
+    values, made = style.compare(own, methods, options.classifier)
+    write_file(options.workdir / "style.json", json.dumps(values, indent=1).encode())
+    style.write_grid(options.workdir / "style.png", own, made)
+    print(json.dumps(values) if options.json else style.table_text(values))
+    return 0

@@ -1,0 +1,1 @@
+"""Networks that give pictures another look: CycleGAN's, and CUT's projection."""

@@ -1,0 +1,1 @@
+"""The task `translation`: CycleGAN or CUT between pictures of two devices or data sets."""
