@@ -1,16 +1,19 @@
 """Close the loop with a real model: reports -> an endpoint as an agent -> records.
 
     tumorchain serve --port 8123 &
-    python tests/system/close_the_loop.py URL/v1 smollm2-135m extractor,reasoner 10
+    python tests/system/close_the_loop.py URL/v1 smollm2-135m extractor,reasoner 10 [TOKENS]
 
-Prints what was accepted, what was set aside, and how many claims of accepted records are false: a
-claim is true if the statements that the report was made from hold every fact that it names.
+TOKENS, of a reply, are the engine's own 2048 unless given: a reply of many steps that is cut off
+has no form, and its chain is set aside whatever it says. Prints what was accepted, what was set
+aside, and how many claims of accepted records are false: a claim is true if the statements that the
+report was made from hold every fact that it names.
 """
 
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tumorchain_jax.engine.agents.pipeline import Settings, process
@@ -18,15 +21,13 @@ from tumorchain_jax.engine.agents.traces import verify
 from tumorchain_jax.engine.case import Case, CaseResult, Document
 from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.language.agents import open_backends
-from tumorchain_jax.llm.request import Sampling
+from tumorchain_jax.engine.language.model import SAMPLING
 from tumorchain_jax.phantoms.reports.draft import Draft
 from tumorchain_jax.phantoms.reports.patients import draw_patient
 from tumorchain_jax.phantoms.reports.styles import STYLES
 from tumorchain_jax.phantoms.reports.writer import write_radiology
 
 FIRST_SEED = 910_000
-TOKENS = 80
-"""Of a reply; one attempt and one repair each."""
 
 
 def report(seed: int) -> Draft:
@@ -49,17 +50,18 @@ def _statement(said: Fact | object) -> tuple[object, ...]:
     return tuple(getattr(said, name) for name in names)
 
 
-def main(url: str, model: str, agents: str, count: int) -> None:
-    """Work on `count` cases, and print what came of it."""
+def main(url: str, model: str, agents: str, count: int, tokens: int) -> None:
+    """Work on `count` cases, one attempt and one repair each, and print what came of it."""
     started = time.monotonic()
     accepted = claims = wrong = problems = rules = 0
     rejected: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "endpoints.toml"
-        table = f'url = "{url}"\nmodel = "{model}"\nconcurrency = 1\ntimeout_s = 280\n'
+        limits = "concurrency = 1\ntimeout_s = 1500\ndeadline_s = 3000\n"
+        table = f'url = "{url}"\nmodel = "{model}"\n{limits}'
         file.write_text(f"[endpoint.a]\n{table}")
         chosen = dict.fromkeys(agents.split(","), "llm:a")
-        sampling = Sampling(max_tokens=TOKENS)
+        sampling = replace(SAMPLING, max_tokens=tokens)
         journal = Path(folder) / "replies"
         options = {"draws": 1, "sampling": sampling, "tell": print}
         with open_backends(chosen, file, journal, **options) as backends:
@@ -88,4 +90,5 @@ def main(url: str, model: str, agents: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    limit = int(sys.argv[5]) if sys.argv[5:] else SAMPLING.max_tokens
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), limit)
