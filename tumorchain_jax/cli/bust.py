@@ -144,8 +144,8 @@ def _cases(options: argparse.Namespace) -> int:
 
 
 def _pages(options: argparse.Namespace) -> int:
-    from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
     from tumorchain_jax.evaluation.bust.page import page_name, write_pages
+    from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
     check_numbers(options, seed=SEEDS)
     study = write_pages(
@@ -160,9 +160,9 @@ def _pages(options: argparse.Namespace) -> int:
 
 def _adjudicate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.adjudicate import adjudicate, agreement_text
-    from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
     from tumorchain_jax.evaluation.bust.page import page_name
     from tumorchain_jax.evaluation.bust.study import read_study
+    from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
     study = read_study(options.study)
     values = adjudicate(
@@ -180,8 +180,8 @@ def _adjudicate(options: argparse.Namespace) -> int:
 
 def _simulate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.dry_run import write_files
-    from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
     from tumorchain_jax.evaluation.bust.simulate import proof_text, prove
+    from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
     check_numbers(options, runs=(1, 10_000), cases=(10, 10_000), seed=SEEDS)
     if (options.study is None) != (options.input is None):

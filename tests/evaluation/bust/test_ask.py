@@ -25,7 +25,6 @@ from tumorchain_jax.evaluation.bust.ask import (
     read_replies,
     request_of,
 )
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.safety import (
     SAFE,
     is_silent_failure,
@@ -36,6 +35,7 @@ from tumorchain_jax.evaluation.bust.safety import (
 from tumorchain_jax.llm.answer import closed_schema
 from tumorchain_jax.llm.client import ask_all
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 LEXICON = load_lexicon()
 

@@ -11,11 +11,11 @@ from bust_pictures import PLANTED
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.bust.adjudicate import adjudicate, read_reference
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.page import write_pages
 from tumorchain_jax.evaluation.bust.simulate import prove, true_readings
 from tumorchain_jax.evaluation.bust.study import Study, file_json, read_readers, read_study
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 LEXICON = load_lexicon()
 NAMES = ("ann", "bob", "cy")

@@ -15,11 +15,11 @@ from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.bust.ask import ask
 from tumorchain_jax.evaluation.bust.cases import KEY
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.report import write_report
 from tumorchain_jax.evaluation.bust.safety import write_safety
 from tumorchain_jax.evaluation.bust.score import matches, stability
 from tumorchain_jax.evaluation.bust.tiers import make_tiers, read_scores
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 LEXICON = load_lexicon()
 MASS = {

@@ -20,10 +20,10 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.evaluation.agreement import all_readers, pair
 from tumorchain_jax.evaluation.auc import Estimate
-from tumorchain_jax.evaluation.bust.lexicon import PROBABILITY, Field, Lexicon
 from tumorchain_jax.evaluation.bust.page import arbiter_page, page_name
 from tumorchain_jax.evaluation.bust.study import Reading, Study, read_file, read_readers
 from tumorchain_jax.ultrasound.lesion import Lesion, read_manifest
+from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Field, Lexicon
 
 REFERENCE, LOG = "reference.jsonl", "adjudication.jsonl"
 Readings = Mapping[str, Mapping[str, Reading]]

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, create_model
 
-from tumorchain_jax.evaluation.bust.lexicon import PROBABILITY, Lexicon, load_lexicon
 from tumorchain_jax.evaluation.reading.answer_part import refuses
 from tumorchain_jax.llm.answer import Answer, one_of
 from tumorchain_jax.llm.reply import Reply
+from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Lexicon, load_lexicon
 
 PROMPT = "prompts/birads_chain_v1.md"
 CONCERNS = ("none", "not_breast_ultrasound", "nothing_to_see", "text_does_not_fit")

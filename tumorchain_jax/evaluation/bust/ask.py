@@ -25,7 +25,6 @@ from tumorchain_jax.core.files import write_file
 from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.data.json_lines import read_lines
 from tumorchain_jax.evaluation.bust.answer import form, prompt, read_reply, user_text
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.pixels import png
 from tumorchain_jax.evaluation.bust.plan import plan
 from tumorchain_jax.evaluation.bust.safety import read_safety
@@ -36,6 +35,7 @@ from tumorchain_jax.llm.progress import Progress
 from tumorchain_jax.llm.reply import Reply
 from tumorchain_jax.llm.request import Image, Message, Request, Sampling
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 from tumorchain_jax.ultrasound.picture import read_picture
 
 RUN, JOURNAL, REPLIES = "run.json", "journal.sqlite", "replies.jsonl"

@@ -7,10 +7,10 @@ from typing import Any
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import write_file
 from tumorchain_jax.evaluation.bust.adjudicate import disputes_of
-from tumorchain_jax.evaluation.bust.lexicon import Lexicon
 from tumorchain_jax.evaluation.bust.simulate import ERRORS, simulated_reader, true_readings
 from tumorchain_jax.evaluation.bust.study import Reading, Study, file_json, read_study
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import Lexicon
 
 BEGUN_MS = 1_700_000_000_000
 """Time of the first made-up reading."""

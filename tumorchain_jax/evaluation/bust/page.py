@@ -12,11 +12,11 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
-from tumorchain_jax.evaluation.bust.lexicon import Lexicon
 from tumorchain_jax.evaluation.bust.pixels import data_uri
 from tumorchain_jax.evaluation.bust.study import FILE, Study, check_names, study_json
 from tumorchain_jax.report.shell import form_script, form_style, page
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import Lexicon
 
 
 def page_name(reader: str) -> str:

@@ -21,7 +21,6 @@ from tumorchain_jax.evaluation.bust.adjudicate import cluster, plain, read_refer
 from tumorchain_jax.evaluation.bust.ask import RUN, read_replies
 from tumorchain_jax.evaluation.bust.cases import FLOW
 from tumorchain_jax.evaluation.bust.figures import reliability_svg, roc_svg
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.plan import check_plan
 from tumorchain_jax.evaluation.bust.reporting import reporting
 from tumorchain_jax.evaluation.bust.score import Case, by_probability, cases_of, score_run
@@ -33,6 +32,7 @@ from tumorchain_jax.evaluation.bust.tiers import (
 )
 from tumorchain_jax.report.shell import page
 from tumorchain_jax.ultrasound.lesion import Lesion, read_manifest
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 
 def write_report(

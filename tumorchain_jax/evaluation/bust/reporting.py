@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from tumorchain_jax import __version__
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 FILE = "checklists.json"
 

@@ -28,11 +28,11 @@ from tumorchain_jax.evaluation.auc import (
 from tumorchain_jax.evaluation.bust.adjudicate import cluster, plain
 from tumorchain_jax.evaluation.bust.answer import STATES
 from tumorchain_jax.evaluation.bust.ask import TEMPERATURES
-from tumorchain_jax.evaluation.bust.lexicon import PROBABILITY, Lexicon
 from tumorchain_jax.evaluation.bust.plan import plan
 from tumorchain_jax.evaluation.bust.safety import safety_table
 from tumorchain_jax.evaluation.bust.tiers import TIERS
 from tumorchain_jax.ultrasound.lesion import Lesion
+from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Lexicon
 
 Line = Mapping[str, Any]
 SUSPICIOUS = ("4a", "4b", "4c", "5")

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from tumorchain_jax.evaluation.agreement import cohen, gwet_ac1, pair, quadratic, unequal
-from tumorchain_jax.evaluation.bust.lexicon import PROBABILITY, Lexicon
 from tumorchain_jax.evaluation.statistics import wilson
+from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Lexicon
 
 CATEGORY_SHARES = (0.15, 0.15, 0.2, 0.15, 0.1, 0.1, 0.15)
 """Of BI-RADS 1 to 5 in the proof of the arithmetic."""

@@ -14,7 +14,7 @@ from typing import Any
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.data.json_lines import parse_line
-from tumorchain_jax.evaluation.bust.lexicon import HINT, Lexicon
+from tumorchain_jax.ultrasound.lexicon import HINT, Lexicon
 
 FORMAT = 1
 FILE = "study.json"

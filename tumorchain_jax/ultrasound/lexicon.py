@@ -102,7 +102,7 @@ class Lexicon:
 @lru_cache(maxsize=1)
 def load_lexicon() -> Lexicon:
     """The shipped lexicon."""
-    content = files("tumorchain_jax.evaluation.bust").joinpath(FILE).read_bytes()
+    content = files("tumorchain_jax.ultrasound").joinpath(FILE).read_bytes()
     values = json.loads(content)
     fields = tuple(
         Field(name, each["title"], tuple(each["values"]), each.get("of", ""), "ordered" in each)

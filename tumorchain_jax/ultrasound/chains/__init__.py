@@ -1,0 +1,1 @@
+"""Five levels of what is known of a lesion, as text and back."""
