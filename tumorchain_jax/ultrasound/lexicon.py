@@ -1,7 +1,9 @@
-"""The lexicon of readings: fields and their values, from a versioned file, and one reading by it.
+"""The BI-RADS lexicon of ultrasound from versioned files, and one reading by it.
 
 The 5th edition's words of descriptors and categories are facts; the file is ours. Categories are
-the study's: 1 to 5 with 4 in three parts, without 0 (incomplete) and 6 (known cancer).
+those of a reading study: 1 to 5 with 4 in three parts, without 0 (incomplete) and 6 (known cancer).
+Of version 2025 few facts are known here, each with its source; it is refused until it is whole.
+`2025-provisional` is the 5th edition with the additions of 2025 that second-hand sources agree on.
 """
 
 import hashlib
@@ -14,7 +16,12 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 
-FILE = "lexicon/birads_us_5.json"
+FILES = {
+    "5": "lexicon/birads_us_5.json",
+    "2025": "lexicon/birads_us_2025.json",
+    "2025-provisional": "lexicon/birads_us_2025_provisional.json",
+}
+"""By edition."""
 PROBABILITY = "probability"
 """Field of a reading beside those of the lexicon: of malignancy, in whole per cent."""
 HINT = "hand in the file that the reading page wrote"
@@ -99,14 +106,42 @@ class Lexicon:
             raise InputError(source, f"{where}.{field}", found, expected, HINT)
 
 
-@lru_cache(maxsize=1)
-def load_lexicon() -> Lexicon:
-    """The shipped lexicon."""
-    content = files("tumorchain_jax.ultrasound").joinpath(FILE).read_bytes()
+@lru_cache(maxsize=len(FILES))
+def load_lexicon(edition: str = "5") -> Lexicon:
+    """A shipped lexicon.
+
+    Raises:
+        InputError: there is none of the edition, or it is not whole.
+    """
+    if edition not in FILES:
+        raise InputError("lexicon", "edition", edition, f"one of {', '.join(FILES)}", "choose one")
+    content = files("tumorchain_jax.ultrasound").joinpath(FILES[edition]).read_bytes()
     values = json.loads(content)
+    if not values.get("complete", True):
+        found = f"known changes of {', '.join(each['field'] for each in values['changes'])} alone"
+        hint = "use edition 5, or complete the file from the manual"
+        raise InputError(FILES[edition], "fields", found, "every field", hint)
     fields = tuple(
         Field(name, each["title"], tuple(each["values"]), each.get("of", ""), "ordered" in each)
         for name, each in values["fields"].items()
     )
     sha256 = hashlib.sha256(content).hexdigest()
     return Lexicon(values["name"], values["version"], fields, sha256)
+
+
+def lexicon_with(sha256: str, source: object) -> Lexicon:
+    """The shipped lexicon of a hash, as studies and runs name theirs.
+
+    Args:
+        source: of the hash, for the error.
+
+    Raises:
+        InputError: there is none.
+    """
+    whole = [load_lexicon(edition) for edition in FILES if edition != "2025"]
+    for lexicon in whole:
+        if lexicon.sha256 == sha256:
+            return lexicon
+    expected = " or ".join(f"{each.sha256[:16]} ({each.version})" for each in whole)
+    hint = "use the version of this program that made it"
+    raise InputError(source, "lexicon", sha256[:16], expected, hint)

@@ -10,11 +10,11 @@ import pytest
 from chromium import Browser, chromium
 
 from tumorchain_jax.evaluation.bust.adjudicate import adjudicate, read_reference
-from tumorchain_jax.evaluation.bust.lexicon import load_lexicon
 from tumorchain_jax.evaluation.bust.page import page_name, write_pages
 from tumorchain_jax.evaluation.bust.simulate import ERRORS, simulated_reader, true_readings
 from tumorchain_jax.evaluation.bust.study import Study, file_json, read_file, read_readers
 from tumorchain_jax.ultrasound.lesion import read_manifest
+from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 pytestmark = pytest.mark.system(haste=True)
 LEXICON = load_lexicon()
