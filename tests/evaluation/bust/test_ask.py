@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bust_pictures import PLANTED
+from kill_bust import AT_ONCE, kill_at_random
 from llm_questions import endpoint
 from PIL import Image
 
@@ -192,3 +193,12 @@ def test_the_form_is_closed_and_contradictions_are_told() -> None:
     assert next(iter(schema["properties"])) == "observations"
     read = read_values(_said(**MASS, category="1", probability=3), LEXICON)
     assert (read.state, read.contradiction) == ("answered", "category")
+
+
+@pytest.mark.system(haste=True)
+def test_killed_runs_pay_for_nothing_that_was_kept(cases: Path, tmp_path: Path) -> None:
+    found = kill_at_random(cases, tmp_path, 2)
+    assert found["kills"] == 2
+    assert found["paid again"] == 0
+    assert found["most at a kill"] <= AT_ONCE
+    assert not found["bytes differ"]

@@ -157,11 +157,12 @@ def ask(
         how many replies are in each state.
 
     Raises:
-        InputError: an input cannot be used, the folder is of another run, or the endpoint names no
-            switch for thinking.
+        InputError: an input cannot be used, the folder is of another run, the endpoint is on
+            another machine without permission, or names no switch for thinking.
         EndpointFailed: the endpoint gives no reply; the same command goes on later.
         Stopped: the budget is spent.
     """
+    endpoint.check_address(allow_remote)  # before a folder is made
     for mode in thinking:
         endpoint.switch(mode)
     items = items_of(cases, safety)
