@@ -95,8 +95,9 @@
     if (needsChance(item) && here === last) at("chance").focus({ preventScroll: true });
   }
 
-  function show(item) {
-    here = 0;
+  function show(item, reading) {
+    // Where it was left; a complete case shows its beginning.
+    here = wanted(item, reading).findIndex((field) => !field.values.includes(reading[field.name]));
     at("picture").src = item.picture;
     draw();
   }
