@@ -1,10 +1,10 @@
 """USFM's encoder (BEiT, ViT-B/16) as a second family of baseline: imported, with a new head.
 
-tumorchain convert import -i USFM_latest.pth -o usfm      # its weights (CC-BY-NC) are not given here
+tumorchain convert import -i USFM_latest.pth -o usfm
 tumorchain bus crossval --config bust_usfm --data bus --workdir runs/usfm --seeds 0 1 2 \\
     --config.init=usfm
 
-Without `--config.init` it starts from random weights.
+Its weights (CC-BY-NC) are not given here; without `--config.init` it starts from random ones.
 """
 
 from ml_collections import ConfigDict
