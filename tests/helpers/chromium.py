@@ -95,6 +95,19 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name)
 
+    def type(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def open(self, path: Path) -> None:
+        """Go to a page on the disk."""
+        self.call("Page.navigate", url=path.as_uri())
+        self.wait("document.readyState === 'complete'")
+
+    def keep_downloads(self, folder: Path) -> None:
+        """Let the page download files into a folder."""
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+
     def picture(self, path: Path) -> None:
         """Save a picture of the whole page."""
         made = self.call("Page.captureScreenshot", captureBeyondViewport=True)

@@ -17,6 +17,7 @@ key_env = "LOCAL_KEY"
 price = {input = 1, output = 2.5}
 timeout_s = 30
 omit = ["seed"]
+thinking = {on = {effort = "high"}, off = {effort = "none"}}
 
 [endpoint.other]
 url = "https://example.org/v1"
@@ -33,6 +34,9 @@ def test_file_is_read(tmp_path: Path) -> None:
     assert found["local"].omit == ("seed",)
     assert found["local"].timeout_s == 30.0
     assert found["other"].families == {"qwen"}
+    assert found["local"].switch("off") == {"effort": "none"}
+    with pytest.raises(InputError, match="no switch for on"):
+        found["other"].switch("on")
 
 
 def test_json_of_the_same_structure_is_read(tmp_path: Path) -> None:
@@ -61,6 +65,9 @@ def test_json_of_the_same_structure_is_read(tmp_path: Path) -> None:
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\ntimeout_s = 0', "timeout_s"),
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nschema = "yes"', "schema"),
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nomit = [1]', "omit"),
+        ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nthinking = 3', "endpoint.a.thinking"),
+        ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nthinking = {maybe = {}}', "thinking"),
+        ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nthinking = {on = {n = 2}}', "thinking"),
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nprice = 3', "price"),
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nprice = {input = 1}', "price.output"),
         ('[endpoint.a]\nurl = "http://h"\nmodel = "m"\nprice = {input=-1, output=1}', "price"),

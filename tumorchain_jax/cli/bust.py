@@ -41,6 +41,7 @@ def add_command(command: Command) -> None:
     add("--readers", nargs="+", required=True, metavar="NAME", help="two or more")
     add("--arbiter", required=True, metavar="NAME", help="decides where readers differ")
     add("--seed", type=int, default=0, help="of each reader's order of the cases (default: 0)")
+    _takes_lexicon(add)
 
     decide = command("bust adjudicate", _adjudicate, "Import readings; agreement, disputes, log")
     add = decide.add_argument
@@ -79,6 +80,11 @@ def add_command(command: Command) -> None:
         help="cases that are asked five times at temperatures 0, 0.3, 0.7 and 1 (default: 0)",
     )  # fmt: skip
     add("--seed", type=int, default=0, help="of the draw of these cases (default: 0)")
+    add(
+        "--thinking", nargs="+", choices=("on", "off"), default=[], metavar="MODE",
+        help="on, off, or both to compare them: by the switch that the endpoints file names",
+    )  # fmt: skip
+    _takes_lexicon(add)
     add("--json", action="store_true", help="print the counts as JSON")
 
     tiers = command("bust tiers", _tiers, "Sort lesions by difficulty: consensus of classifiers")
@@ -128,6 +134,13 @@ def _takes_cases(add: "Callable[..., object]") -> None:
     add("-i", "--input", type=Path, required=True, metavar="DIR", help=CASES)
 
 
+def _takes_lexicon(add: "Callable[..., object]") -> None:
+    add(
+        "--lexicon", default="5", metavar="EDITION",
+        help="of BI-RADS: 5 (default), or 2025-provisional, from second-hand sources",
+    )  # fmt: skip
+
+
 def _cases(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.cases import Rules, flow_text, flow_values, write_cases
 
@@ -150,7 +163,7 @@ def _pages(options: argparse.Namespace) -> int:
     check_numbers(options, seed=SEEDS)
     study = write_pages(
         options.input, options.output, options.readers, options.arbiter, options.seed,
-        load_lexicon(),
+        load_lexicon(options.lexicon),
     )  # fmt: skip
     print(f"study {study.digest}: {len(study.cases)} cases")
     for reader in study.readers:
@@ -162,11 +175,12 @@ def _adjudicate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.adjudicate import adjudicate, agreement_text
     from tumorchain_jax.evaluation.bust.page import page_name
     from tumorchain_jax.evaluation.bust.study import read_study
-    from tumorchain_jax.ultrasound.lexicon import load_lexicon
+    from tumorchain_jax.ultrasound.lexicon import lexicon_with
 
     study = read_study(options.study)
+    lexicon = lexicon_with(study.lexicon, options.study)
     values = adjudicate(
-        options.input, options.study, study, load_lexicon(), options.files, options.arbiter
+        options.input, options.study, study, lexicon, options.files, options.arbiter
     )
     print(json.dumps(values) if options.json else agreement_text(values))
     if values["complete"]:
@@ -188,7 +202,7 @@ def _simulate(options: argparse.Namespace) -> int:
         found = "one of -i and --study"
         raise InputError("command line", "--study", found, "both or none", "give both")
     if options.study:
-        for path in write_files(options.input, options.study, load_lexicon(), options.seed):
+        for path in write_files(options.input, options.study, options.seed):
             print(path)
         print(f"Made-up readings: they are nobody's. {NOTICE}", file=sys.stderr)
         return 0
@@ -215,8 +229,13 @@ def _ask(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.bust.ask import ask
     from tumorchain_jax.evaluation.bust.plan import plan
     from tumorchain_jax.evaluation.chain.open_judge import find_endpoint
+    from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
     check_numbers(options, sweep=(0, 100_000), seed=SEEDS)
+    lexicon = load_lexicon(options.lexicon)
+    if len(set(options.thinking)) < len(options.thinking):
+        found = " ".join(options.thinking)
+        raise InputError("command line", "--thinking", found, "each mode once", "leave one out")
     endpoint = find_endpoint(options.endpoints, options.endpoint)
     print(f"statistical plan {plan().sha256}", file=sys.stderr)
     with tqdm(unit="question", disable=None) as bar:
@@ -226,8 +245,9 @@ def _ask(options: argparse.Namespace) -> int:
             bar.update(1)
 
         counts = ask(
-            options.input, options.safety, options.output, endpoint, sweep=options.sweep,
-            seed=options.seed, budget=options.budget, allow_remote=options.allow_remote, tell=tell,
+            options.input, options.safety, options.output, endpoint, lexicon,
+            sweep=options.sweep, thinking=options.thinking, seed=options.seed,
+            budget=options.budget, allow_remote=options.allow_remote, tell=tell,
         )  # fmt: skip
     told = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     print(json.dumps(counts) if options.json else told)

@@ -208,6 +208,8 @@ class Client:
         body |= {endpoint.tokens_field: sampling.max_tokens, "seed": sampling.seed}
         if sampling.logprobs:
             body |= {"logprobs": True, "top_logprobs": sampling.logprobs}
+        if sampling.thinking:
+            body |= endpoint.switch(sampling.thinking)
         return {name: value for name, value in body.items() if name not in endpoint.omit}
 
     async def probe(self) -> Probed:

@@ -1,11 +1,12 @@
 """Endpoints: where a language model answers, under which name, with which key, at which price."""
 
 import ipaddress
+import json
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ FAMILIES = (
 )  # fmt: skip
 SCHEMAS = ("auto", "enforced", "json_schema", "json_object_schema", "json_object", "prompt")
 """How an endpoint is held to a schema; see `Endpoint.schema`."""
+MODES = ("on", "off")
+RESERVED = {"model", "messages", "response_format", "stream", "n"}
 ENDPOINT_HINT = "llm/README.md shows an endpoints file"
 
 
@@ -62,6 +65,7 @@ class Endpoint:
             this form, without a probe.
         tokens_field: name of the limit on tokens, `max_tokens` or `max_completion_tokens`.
         omit: fields of the request that this server refuses, e.g. `seed`, `temperature`.
+        thinking: the server's own switch: `on` and `off`, each the fields that a request then has.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Endpoint:
     schema: str = "auto"
     tokens_field: str = "max_tokens"
     omit: tuple[str, ...] = ()
+    thinking: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         try:
@@ -99,6 +104,13 @@ class Endpoint:
             self._refuse("timeout_s, deadline_s", found, "0 < timeout_s <= deadline_s <= 86400")
         if self.schema not in SCHEMAS:
             self._refuse("schema", repr(self.schema), " or ".join(SCHEMAS))
+        if any(
+            mode not in MODES or not isinstance(each, dict) or RESERVED & set(each)
+            for mode, each in self.thinking.items()
+        ):
+            found = json.dumps(self.thinking, default=str)[:80]
+            expected = "on and off as tables of fields, none of them the client's own"
+            self._refuse("thinking", found, expected)
         if self.price is not None and not (self.price.input >= 0 and self.price.output >= 0):
             self._refuse("price", f"{self.price.input}, {self.price.output}", "numbers from 0 on")
 
@@ -124,6 +136,17 @@ class Endpoint:
             host = str(urlsplit(self.url).hostname)
             hint = "texts would leave this machine; --allow-remote permits it"
             self._refuse("url", host, "a loopback address", hint)
+
+    def switch(self, mode: str) -> Mapping[str, Any]:
+        """Fields of a request that turn thinking `on` or `off`.
+
+        Raises:
+            InputError: the endpoint names none.
+        """
+        if mode not in self.thinking:
+            hint = "thinking = {on = {FIELD = VALUE}, off = {FIELD = VALUE}} as the server wants it"
+            self._refuse("thinking", f"no switch for {mode}", "the server's own fields", hint)
+        return self.thinking[mode]
 
     def key(self) -> str:
         """Read the key from the environment; empty if the endpoint needs none.
@@ -193,7 +216,7 @@ def _read_endpoint(path: Path, name: str, table: object) -> Endpoint:
 
 def _checked(path: Path, where: str, values: object, kind: type) -> Mapping[str, Any]:
     """Fields of a dataclass from a table, each of its kind; whole numbers will do for others."""
-    types = {field.name: field.type for field in fields(kind)}
+    types = {each.name: each.type for each in fields(kind)}
     needed = ["input", "output"] if kind is Price else ["url", "model"]
     if not isinstance(values, dict):
         raise InputError(path, where, repr(values)[:80], "a table", ENDPOINT_HINT)
@@ -210,6 +233,8 @@ def _checked(path: Path, where: str, values: object, kind: type) -> Mapping[str,
             if name == "omit"
             else isinstance(value, Price)
             if name == "price"
+            else isinstance(value, dict)
+            if name == "thinking"
             else expected is not None and type(value) is expected
         )
         if not right:

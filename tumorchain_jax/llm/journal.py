@@ -14,6 +14,7 @@ import sqlite3
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
@@ -220,6 +221,19 @@ class Journal:
     def _refused(self, error: Exception) -> InputError:
         expected, hint = "a file that can be written", "free some space, or name another"
         return InputError(self.path, "journal", str(error), expected, hint)
+
+
+def read_latencies(path: Path) -> dict[str, float]:
+    """Seconds that each kept reply took, by its key; the journal may be another process's.
+
+    Raises:
+        InputError: there is no journal, or it cannot be read.
+    """
+    problem = _problem(path) if path.is_file() else "none"
+    if problem:
+        raise InputError(path, "journal", problem, "kept replies", "copy it with its run")
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute("SELECT key, latency_s FROM replies"))
 
 
 def _problem(path: Path) -> str:

@@ -63,6 +63,7 @@ class Sampling:
         max_tokens: of the reply; one that reaches it has failed.
         seed: for servers that take one.
         logprobs: number of likeliest tokens whose log probabilities are wanted; 0: none.
+        thinking: `on` or `off`, by the endpoint's own switch; empty: as the server has it.
     """
 
     temperature: float = 0.0
@@ -70,6 +71,7 @@ class Sampling:
     max_tokens: int = 1024
     seed: int = 0
     logprobs: int = 0
+    thinking: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ class Request:
 
     def key_fields(self, model: str, snapshot: str = "") -> dict[str, Any]:
         """Everything that decides the reply, and nothing else."""
-        return {
+        # Without a switch keys are what they were before there was one.
+        switch = {"thinking": self.sampling.thinking} if self.sampling.thinking else {}
+        return switch | {
             "model": model,
             "snapshot": snapshot,
             "messages": [message.to_json() for message in self.messages],

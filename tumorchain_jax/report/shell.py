@@ -20,6 +20,11 @@ def form_style() -> str:
     return files("tumorchain_jax.report").joinpath("form.css").read_text("utf-8")
 
 
+def form_script() -> str:
+    """JavaScript of such pages, to go before a page's own: see `form.js`."""
+    return files("tumorchain_jax.report").joinpath("form.js").read_text("utf-8")
+
+
 def page(title: str, content: str, code: str = "", more_style: str = "", allowed: str = "") -> str:
     """Put content into a whole page, between two notices.
 

@@ -3,6 +3,7 @@
 The 5th edition's words of descriptors and categories are facts; the file is ours. Categories are
 those of a reading study: 1 to 5 with 4 in three parts, without 0 (incomplete) and 6 (known cancer).
 Of version 2025 few facts are known here, each with its source; it is refused until it is whole.
+`2025-provisional` is the 5th edition with the additions of 2025 that second-hand sources agree on.
 """
 
 import hashlib
@@ -15,7 +16,11 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 
-FILES = {"5": "lexicon/birads_us_5.json", "2025": "lexicon/birads_us_2025.json"}
+FILES = {
+    "5": "lexicon/birads_us_5.json",
+    "2025": "lexicon/birads_us_2025.json",
+    "2025-provisional": "lexicon/birads_us_2025_provisional.json",
+}
 """By edition."""
 PROBABILITY = "probability"
 """Field of a reading beside those of the lexicon: of malignancy, in whole per cent."""
@@ -122,3 +127,21 @@ def load_lexicon(edition: str = "5") -> Lexicon:
     )
     sha256 = hashlib.sha256(content).hexdigest()
     return Lexicon(values["name"], values["version"], fields, sha256)
+
+
+def lexicon_with(sha256: str, source: object) -> Lexicon:
+    """The shipped lexicon of a hash, as studies and runs name theirs.
+
+    Args:
+        source: of the hash, for the error.
+
+    Raises:
+        InputError: there is none.
+    """
+    whole = [load_lexicon(edition) for edition in FILES if edition != "2025"]
+    for lexicon in whole:
+        if lexicon.sha256 == sha256:
+            return lexicon
+    expected = " or ".join(f"{each.sha256[:16]} ({each.version})" for each in whole)
+    hint = "use the version of this program that made it"
+    raise InputError(source, "lexicon", sha256[:16], expected, hint)

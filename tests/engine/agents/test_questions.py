@@ -10,9 +10,11 @@ from engine_cases import knowing, known_case
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.engine.agents.ask import ALIKE, VALUES
 from tumorchain_jax.engine.agents.pipeline import process
-from tumorchain_jax.engine.agents.questions import SHARES, WORDINGS
+from tumorchain_jax.engine.agents.questions import REQUESTS, SHARES, WORDINGS, without_request
 from tumorchain_jax.engine.case import Trace
 from tumorchain_jax.engine.graph.load import shipped_graph
+from tumorchain_jax.reasoning.question_kind import question_kind
+from tumorchain_jax.reasoning.question_scope import out_of_scope
 
 CASES = 60
 
@@ -55,6 +57,17 @@ def test_no_question_is_asked_twice_of_a_scan() -> None:
 def test_distinct_questions() -> None:
     records, _ = asked("paper")
     assert len({record.question for record in records}) >= 500 * len(records) / 10_000
+
+
+def test_requests_change_neither_the_kind_nor_the_scope_of_a_question() -> None:
+    words = {"organ": "liver", "lesion": "mass in the liver", "part": "liver segment VI"}
+    for wording in itertools.chain(*WORDINGS.values()):
+        text = wording.format(**words, value="round", things="lesions")
+        for request in REQUESTS:
+            whole = f"{text} {request}"
+            assert without_request(whole) == text
+            assert question_kind(whole) == question_kind(text)
+            assert out_of_scope(whole) == out_of_scope(text) == ""
 
 
 def test_letters_are_balanced_and_length_tells_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bust_pictures import PLANTED
+from kill_bust import AT_ONCE, kill_at_random
 from llm_questions import endpoint
 from PIL import Image
 
@@ -107,7 +108,7 @@ def test_erased_lesions_are_gone(cases: Path, safety: Path) -> None:
 def test_a_stopped_run_pays_for_no_reply_twice(cases: Path, safety: Path, tmp_path: Path) -> None:
     with StubServer(Behaviour(say=look)) as server:
         stub = endpoint(server.url, schema="json_schema", timeout_s=20.0)
-        counts = ask(cases, safety, tmp_path / "whole", stub, sweep=2)
+        counts = ask(cases, safety, tmp_path / "whole", stub, LEXICON, sweep=2)
         whole = (tmp_path / "whole" / "replies.jsonl").read_bytes()
         asked = list(questions(items_of(cases, safety), 2, 0))
         assert len(asked) == 12 + 33 + 2 * 19
@@ -115,15 +116,15 @@ def test_a_stopped_run_pays_for_no_reply_twice(cases: Path, safety: Path, tmp_pa
         # What a run that was killed half-way leaves behind: a journal, and no replies.jsonl.
         half = tmp_path / "half"
         half.mkdir()
-        ask_all(stub, half / JOURNAL, map(request_of, asked[::2]), draws=1)
-        ask(cases, safety, half, stub, sweep=2)
+        ask_all(stub, half / JOURNAL, (request_of(each, LEXICON) for each in asked[::2]), draws=1)
+        ask(cases, safety, half, stub, LEXICON, sweep=2)
         assert (half / "replies.jsonl").read_bytes() == whole
         assert server.paid.total() == 2 * paid
         before = server.sent
-        ask(cases, safety, half, stub, sweep=2)
+        ask(cases, safety, half, stub, LEXICON, sweep=2)
         assert server.sent == before
         with pytest.raises(InputError, match="name another folder"):
-            ask(cases, safety, half, stub, sweep=3)
+            ask(cases, safety, half, stub, LEXICON, sweep=3)
     assert sum(counts.values()) == len(asked)
     # Nothing was read from a file's name: no reply has what the name would have given.
     assert all(each["reading"].get("category") != "5" for each in read_replies(half))
@@ -148,7 +149,7 @@ def test_replies_are_told_apart(cases: Path, tmp_path: Path) -> None:
 
     with StubServer(Behaviour(say=say)) as server:
         stub = endpoint(server.url, schema="json_schema", timeout_s=20.0, concurrency=1)
-        ask(cases, None, tmp_path / "run", stub)
+        ask(cases, None, tmp_path / "run", stub, LEXICON)
         # One remark on the fault is one further call: at most two for each question.
         assert max(each["calls"] for each in read_replies(tmp_path / "run")) == 2
     states = Counter(each["state"] for each in read_replies(tmp_path / "run"))
@@ -186,9 +187,18 @@ def test_silent_failures_by_group() -> None:
 
 
 def test_the_form_is_closed_and_contradictions_are_told() -> None:
-    schema = closed_schema(form())
+    schema = closed_schema(form(LEXICON))
     assert schema["additionalProperties"] is False
     assert set(schema["required"]) == set(schema["properties"])
     assert next(iter(schema["properties"])) == "observations"
     read = read_values(_said(**MASS, category="1", probability=3), LEXICON)
     assert (read.state, read.contradiction) == ("answered", "category")
+
+
+@pytest.mark.system(haste=True)
+def test_killed_runs_pay_for_nothing_that_was_kept(cases: Path, tmp_path: Path) -> None:
+    found = kill_at_random(cases, tmp_path, 2)
+    assert found["kills"] == 2
+    assert found["paid again"] == 0
+    assert found["most at a kill"] <= AT_ONCE
+    assert not found["bytes differ"]

@@ -5,9 +5,11 @@ It is worked out again from the claims, the question and the subtask alone.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.engine.agents.ask import NO, NONE, VALUES, YES
+from tumorchain_jax.engine.agents.questions import without_request
 from tumorchain_jax.engine.agents.statements import LESIONS, NO_TUMOUR, TUMOUR
 from tumorchain_jax.engine.case import Claim, Step
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
@@ -21,6 +23,7 @@ _LETTERS = {"tumor": "T", "node": "N", "metastasis": "M"}
 def answer_issue(record: Record, steps: Iterable[Step], graph: KnowledgeGraph) -> str:
     """Return why an answer does not follow; empty if it does."""
     said = _Said([claim for step in steps for claim in step.claims], graph)
+    record = replace(record, question=without_request(record.question))
     check = _CHECKS.get(record.subtask, _Said.has_value)
     return "" if check(said, record) else f"the answer {record.answer!r} does not follow"
 

@@ -211,6 +211,13 @@ WORDINGS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Kind of question -> its wordings."""
+REQUESTS = (
+    "Give your reasons.", "Give your reasons first.", "Explain your answer.", "Think step by step.",
+    "Reason first, then answer.", "Answer from the pictures alone.", "Justify what you say.",
+    "Take your time.", "Say what you see, then answer.", "Be exact.",
+    "Look at everything first.", "Go through it systematically.",
+)  # fmt: skip
+"""Sentences that may follow any question: they suit every case, and hint at no answer."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,11 @@ class Question:
     def form(self) -> str:
         """`choice`, `box` or `open`."""
         return "choice" if self.choices else "box" if self.ask.kind == "box" else "open"
+
+
+def without_request(text: str) -> str:
+    """A question without the sentence of `REQUESTS` that may follow it."""
+    return text.removesuffix(next(filter(text.endswith, REQUESTS), "")).rstrip()
 
 
 def draw(*parts: object) -> int:
@@ -282,6 +294,9 @@ def _wordings(case: str, ask: Ask) -> Iterator[Question]:
             # "the lesion in the liver" is in the liver once.
             text = wording.format(**words | {"lesion": words["lesion"].split(" in the ")[0]})
         text = _A.sub("an ", text)
+        # One for a wording, open or not, so that near duplicates are still found.
+        place = draw(case, text, "request") % (2 * len(REQUESTS))
+        text = f"{text} {REQUESTS[place]}" if place < len(REQUESTS) else text
         yield Question(ask, text, ())
         if len(ask.options) > 1:
             yield Question(ask, text, _choices(case, ask, text))

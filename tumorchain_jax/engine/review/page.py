@@ -15,7 +15,7 @@ from tumorchain_jax.data.schema import TASK_OF
 from tumorchain_jax.engine.review.sample import Sample, draw, write_sample
 from tumorchain_jax.engine.run.reading import Kept, StoredCase, read_stored
 from tumorchain_jax.engine.run.verify import cited
-from tumorchain_jax.report.shell import form_style, page
+from tumorchain_jax.report.shell import form_script, form_style, page
 
 Item = dict[str, Any]
 _ROOM = "tumorchain_jax.engine.review"
@@ -89,7 +89,7 @@ def render(sample: Sample, reviewer: str, documents: Sequence[Item], items: Sequ
     return page(
         f"Review by {reviewer}",
         content,
-        _read("review.js"),
+        form_script() + _read("review.js"),
         form_style() + _read("review.css"),
         "connect-src 'self'",
     )

@@ -1,70 +1,12 @@
-"use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const at = (id) => document.getElementById(id);
-  const key = `tumorchain-review:${data.sample}:${data.reviewer}`;
-  const served = location.protocol.startsWith("http");
-  const known = new Set(data.items.map((item) => item.id));
-  let verdicts = {};
-  let place = 0;
+  const data = JSON.parse(at("data").textContent);
+  const last = (item) => item.rounds[item.rounds.length - 1].text;
+  const isDone = (_, verdict) => verdict.usable === false || Boolean(verdict.quality);
 
-  // What is shown comes from reports and models: it enters the page as text, never as markup.
-  const element = (name, text, kind) => {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (kind) made.className = kind;
-    return made;
-  };
-  const spoken = (word) => word.replaceAll("_", " ");
-  const item = () => data.items[place];
-  const isDone = (id) => {
-    const verdict = verdicts[id];
-    return Boolean(verdict) && (verdict.usable === false || Boolean(verdict.quality));
-  };
-
-  function content() {
-    return JSON.stringify(
-      { format: 1, sample: data.sample, reviewer: data.reviewer, verdicts }, null, 1
-    );
-  }
-
-  function tell(text) {
-    const done = data.items.filter((each) => isDone(each.id)).length;
-    at("done").max = data.items.length;
-    at("done").value = done;
-    at("state").textContent = `${done} of ${data.items.length} judged. ${text}`;
-  }
-
-  let saving = Promise.resolve();
-  function keep() {
-    try {
-      localStorage.setItem(key, content());
-      tell("Saved in this browser.");
-    } catch (error) {
-      tell("This browser saves nothing: download the verdicts before you close the page.");
-    }
-    if (!served) return;
-    const body = content();
-    saving = saving.then(() => fetch("verdicts", { method: "POST", body }))
-      .then((answer) => tell(answer.ok ? "Saved." : "The server did not save it."))
-      .catch(() => tell("The server is gone; saved in this browser."));
-  }
-
-  function take(text) {
-    const file = JSON.parse(text);
-    if (file.format !== 1 || file.sample !== data.sample || file.reviewer !== data.reviewer) {
-      throw new Error("These are verdicts of another sample or reviewer.");
-    }
-    for (const [id, verdict] of Object.entries(file.verdicts)) {
-      // Of what was saved here and elsewhere, the later verdict counts.
-      if (known.has(id) && (verdict.at || 0) >= (verdicts[id]?.at || 0)) verdicts[id] = verdict;
-    }
-  }
-
-  function marked(number, text) {
+  function marked(item, number, text) {
     const shown = element("p", undefined, "behind free-text report-text");
     let done = 0;
-    for (const [which, start, end] of item().marks) {
+    for (const [which, start, end] of item.marks) {
       if (which !== number || start < done) continue;
       shown.append(text.slice(done, start), element("mark", text.slice(start, end)));
       done = end;
@@ -73,18 +15,13 @@
     return shown;
   }
 
-  function show(number) {
-    place = Math.max(0, Math.min(data.items.length - 1, number));
-    const each = item();
-    const verdict = verdicts[each.id] || {};
-    at("place").textContent = `${place + 1} of ${data.items.length}`;
-    at("go").value = place + 1;
+  function show(item, verdict) {
     at("what").textContent =
-      `record ${each.id}, ${spoken(each.task)}: ${spoken(each.subtask)}, scan ${each.scan}`;
-    at("question").textContent = each.question;
-    at("answer").textContent = each.answer;
-    at("choices").replaceChildren(...each.choices.map((choice) => element("li", choice)));
-    at("rounds").replaceChildren(...each.rounds.flatMap((round, index) => {
+      `record ${item.id}, ${spoken(item.task)}: ${spoken(item.subtask)}, scan ${item.scan}`;
+    at("question").textContent = item.question;
+    at("answer").textContent = item.answer;
+    at("choices").replaceChildren(...item.choices.map((each) => element("li", each)));
+    at("rounds").replaceChildren(...item.rounds.flatMap((round, index) => {
       const card = element("li", undefined, "round");
       const article = element("article");
       article.append(
@@ -95,10 +32,10 @@
       const looked = element("li", `looks again at: ${round.look_at}`, "link");
       return round.look_at ? [looked, card] : [card];
     }));
-    at("reports").replaceChildren(...each.documents.map((index) => {
+    at("reports").replaceChildren(...item.documents.map((index) => {
       const report = data.documents[index];
       const section = element("section", undefined, "statement");
-      section.append(element("h2", report.kind), marked(index, report.text));
+      section.append(element("h2", report.kind), marked(item, index, report.text));
       return section;
     }));
     for (const input of document.querySelectorAll(".verdict input")) {
@@ -107,59 +44,27 @@
     }
     at("qualities").disabled = verdict.usable !== true;
     at("note").value = verdict.note || "";
-    at("text").value = verdict.text ?? each.rounds[each.rounds.length - 1].text;
-    at("corrected").value = verdict.answer ?? each.answer;
+    at("text").value = verdict.text ?? last(item);
+    at("corrected").value = verdict.answer ?? item.answer;
     at("correction").open = verdict.text !== undefined || verdict.answer !== undefined;
-    window.scrollTo(0, 0);
   }
 
   function set(change) {
-    const verdict = { ...verdicts[item().id], ...change, at: Date.now() };
+    const verdict = { ...form.answer(), ...change };
     if (verdict.usable !== true) delete verdict.quality;
     for (const name of Object.keys(verdict)) {
       if (verdict[name] === undefined || verdict[name] === "") delete verdict[name];
     }
-    verdicts[item().id] = verdict;
-    keep();
+    form.set(verdict);
   }
 
   function judge(change) {
     set(change);
-    show(place);
-    if (isDone(item().id)) nextOpen();
+    form.again();
+    if (form.finished(form.item())) form.nextOpen();
   }
 
-  function nextOpen() {
-    const count = data.items.length;
-    for (let step = 1; step <= count; step += 1) {
-      const number = (place + step) % count;
-      if (!isDone(data.items[number].id)) return show(number);
-    }
-    tell("All are judged: download the verdicts.");
-  }
-
-  function download() {
-    const link = element("a");
-    link.href = URL.createObjectURL(new Blob([content()], { type: "application/json" }));
-    link.download = `verdicts-${data.reviewer}.json`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  }
-
-  at("back").onclick = () => show(place - 1);
-  at("next").onclick = () => show(place + 1);
-  at("open").onclick = nextOpen;
-  at("save").onclick = download;
-  at("go").onchange = () => show(Number(at("go").value) - 1 || 0);
-  at("load").onchange = async () => {
-    try {
-      take(await at("load").files[0].text());
-      keep();
-      show(place);
-    } catch (error) {
-      tell(`Not loaded: ${error.message}`);
-    }
-  };
+  const other = (value, own) => (value === own ? undefined : value);
   for (const input of document.querySelectorAll("[name=usable]")) {
     input.onchange = () => judge({ usable: input.value === "yes" });
   }
@@ -167,14 +72,12 @@
     input.onchange = () => judge({ quality: input.value });
   }
   at("note").oninput = () => set({ note: at("note").value });
-  const last = () => item().rounds[item().rounds.length - 1].text;
-  at("text").oninput = () =>
-    set({ text: at("text").value === last() ? undefined : at("text").value });
+  at("text").oninput = () => set({ text: other(at("text").value, last(form.item())) });
   at("corrected").oninput = () =>
-    set({ answer: at("corrected").value === item().answer ? undefined : at("corrected").value });
+    set({ answer: other(at("corrected").value, form.item().answer) });
   at("undo").onclick = () => {
     set({ text: undefined, answer: undefined });
-    show(place);
+    form.again();
   };
 
   const keys = {
@@ -188,35 +91,12 @@
       at("correction").open = true;
       at("text").focus();
     },
-    arrowleft: () => show(place - 1),
-    arrowright: () => show(place + 1),
   };
-  document.onkeydown = (event) => {
-    const typing = event.target.matches("textarea, input[type=number]");
-    if (typing && event.key === "Escape") event.target.blur();
-    const action = keys[event.key.toLowerCase()];
-    if (typing || !action || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    action();
-  };
-
-  async function begin() {
-    try {
-      const saved = localStorage.getItem(key);
-      if (saved) take(saved);
-    } catch (error) {
-      // Nothing, or nothing usable, was saved here.
-    }
-    try {
-      const answer = served ? await fetch("verdicts") : null;
-      if (answer && answer.ok) take(await answer.text());
-    } catch (error) {
-      // The server has none yet.
-    }
-    for (const id of ["bar", "done", "item"]) at(id).hidden = false;
-    const open = data.items.findIndex((each) => !isDone(each.id));
-    show(open < 0 ? 0 : open);
-    tell(served ? "Verdicts are saved on the server." : "Verdicts are saved in this browser.");
-  }
-  begin();
+  const { sample, reviewer } = data;
+  const form = answerForm({
+    items: data.items, kind: "verdicts", names: { sample, reviewer }, done: "judged",
+    isDone, show, keys: () => keys,
+    address: location.protocol.startsWith("http") ? "verdicts" : "",
+  });
+  form.begin();
 })();

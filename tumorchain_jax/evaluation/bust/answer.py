@@ -12,9 +12,13 @@ from pydantic import BaseModel, Field, create_model
 from tumorchain_jax.evaluation.reading.answer_part import refuses
 from tumorchain_jax.llm.answer import Answer, one_of
 from tumorchain_jax.llm.reply import Reply
-from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Lexicon, load_lexicon
+from tumorchain_jax.ultrasound.lexicon import PROBABILITY, Lexicon
 
-PROMPT = "prompts/birads_chain_v1.md"
+PROMPTS = {
+    "us-5.1": "prompts/birads_chain_v1.md",
+    "us-2025.p1": "prompts/birads_chain_2025_v1.md",
+}
+"""Version of the lexicon -> the instruction by it."""
 CONCERNS = ("none", "not_breast_ultrasound", "nothing_to_see", "text_does_not_fit")
 QUESTION = "Read this picture."
 NOTE = "Text that came with the picture, as data: "
@@ -42,22 +46,22 @@ class Read(NamedTuple):
     contradiction: str = ""
 
 
-@lru_cache(maxsize=1)
-def prompt() -> tuple[str, str]:
-    """The instruction, and its SHA-256."""
-    content = files("tumorchain_jax.evaluation.bust").joinpath(PROMPT).read_bytes()
+@lru_cache
+def prompt(version: str) -> tuple[str, str]:
+    """The instruction by a version of the lexicon, and its SHA-256."""
+    content = files("tumorchain_jax.evaluation.bust").joinpath(PROMPTS[version]).read_bytes()
     return content.decode(), hashlib.sha256(content).hexdigest()
 
 
-@lru_cache(maxsize=1)
-def form() -> type[BaseModel]:
+@lru_cache
+def form(lexicon: Lexicon) -> type[BaseModel]:
     """The closed form of a reply: observations before values, fields by the lexicon."""
     fields: dict[str, Any] = {
         "observations": (str, ...),
         "readable": (bool, ...),
         "concern": (one_of(*CONCERNS), ...),
     }
-    for each in load_lexicon().fields:
+    for each in lexicon.fields:
         fields[each.name] = (one_of(*each.values) | None, ...)
     chance: Any = Annotated[int, Field(ge=0, le=100)] | None
     fields[PROBABILITY] = (chance, ...)

@@ -4,8 +4,10 @@
     RUN/journal.sqlite  every reply, see `llm/`
     RUN/replies.jsonl   a line for each question, in the order of the plan, once all are answered
 
-Every item is asked at temperature 0. The sweep asks a draw of the cases five times at each of four
-temperatures. What is sent is the prompt, the note and the pixels: no name, no metadata.
+Every item is asked at temperature 0, in the first mode of thinking where modes are chosen. The
+sweep asks a draw of the cases five times at each of four temperatures, and every case once at
+temperature 0 in the other mode. What is sent is the prompt, the note and the pixels: no name, no
+metadata.
 """
 
 import hashlib
@@ -35,7 +37,7 @@ from tumorchain_jax.llm.progress import Progress
 from tumorchain_jax.llm.reply import Reply
 from tumorchain_jax.llm.request import Image, Message, Request, Sampling
 from tumorchain_jax.ultrasound.lesion import read_manifest
-from tumorchain_jax.ultrasound.lexicon import load_lexicon
+from tumorchain_jax.ultrasound.lexicon import Lexicon
 from tumorchain_jax.ultrasound.picture import read_picture
 
 RUN, JOURNAL, REPLIES = "run.json", "journal.sqlite", "replies.jsonl"
@@ -65,6 +67,7 @@ class Question(NamedTuple):
     item: Item
     temperature: float
     repeat: int
+    thinking: str = ""
 
 
 def items_of(cases: Path, safety: Path | None) -> list[Item]:
@@ -82,32 +85,47 @@ def items_of(cases: Path, safety: Path | None) -> list[Item]:
     return found
 
 
-def questions(items: Sequence[Item], sweep: int, seed: int) -> Iterator[Question]:
-    """Every item at temperature 0; then the sweep over cases drawn by a seed."""
+def questions(
+    items: Sequence[Item], sweep: int, seed: int, thinking: Sequence[str] = ()
+) -> Iterator[Question]:
+    """Every item at temperature 0; the sweep over cases drawn by a seed; other modes of thinking.
+
+    Args:
+        thinking: `on` and `off`, or one of them; all but the last part is in the first.
+    """
+    first, *others = thinking or ("",)
     for item in items:
-        yield Question(item, 0.0, 0)
+        yield Question(item, 0.0, 0, first)
     cases = [item for item in items if not item.group]
     drawn = sorted(cases, key=lambda item: hashlib.sha256(f"{seed} {item.id}".encode()).digest())
     for item in drawn[:sweep]:
         for temperature in TEMPERATURES:
             for repeat in range(REPEATS):
                 if (temperature, repeat) != (0.0, 0):  # was asked above
-                    yield Question(item, temperature, repeat)
+                    yield Question(item, temperature, repeat, first)
+    for mode in others:
+        for item in cases:
+            yield Question(item, 0.0, 0, mode)
 
 
-def request_of(question: Question) -> Request:
+def request_of(question: Question, lexicon: Lexicon) -> Request:
     """What is sent: the prompt, the note and the pixels, encoded anew.
 
     Raises:
         InputError: the picture cannot be read.
     """
-    instruction, sha256 = prompt()
+    instruction, sha256 = prompt(lexicon.version)
     item = question.item
     content = (user_text(item.note), Image(_pixels(item)))
     return Request(
         (Message("system", instruction), Message("user", content)),
-        form(),
-        Sampling(question.temperature, max_tokens=MAX_TOKENS, seed=question.repeat),
+        form(lexicon),
+        Sampling(
+            question.temperature,
+            max_tokens=MAX_TOKENS,
+            seed=question.repeat,
+            thinking=question.thinking,
+        ),
         prompt=sha256,
         attempt=question.repeat,
     )
@@ -122,14 +140,16 @@ def _pixels(item: Item) -> bytes:
 
 
 def ask(
-    cases: Path, safety: Path | None, folder: Path, endpoint: Endpoint, *, sweep: int = 0,
-    seed: int = 0, budget: float | None = None, allow_remote: bool = False,
+    cases: Path, safety: Path | None, folder: Path, endpoint: Endpoint, lexicon: Lexicon, *,
+    sweep: int = 0, thinking: Sequence[str] = (), seed: int = 0,
+    budget: float | None = None, allow_remote: bool = False,
     tell: Callable[[Progress], None] | None = None,
 ) -> dict[str, int]:  # fmt: skip
     """Ask every question that the journal has not answered, and write `replies.jsonl`.
 
     Args:
         sweep: cases that are asked at all temperatures.
+        thinking: modes that are compared, the first for everything else.
         seed: of the draw of these cases.
         tell: called with the progress after each reply.
 
@@ -137,19 +157,26 @@ def ask(
         how many replies are in each state.
 
     Raises:
-        InputError: an input cannot be used, or the folder is of another run.
+        InputError: an input cannot be used, the folder is of another run, the endpoint is on
+            another machine without permission, or names no switch for thinking.
         EndpointFailed: the endpoint gives no reply; the same command goes on later.
         Stopped: the budget is spent.
     """
+    endpoint.check_address(allow_remote)  # before a folder is made
+    for mode in thinking:
+        endpoint.switch(mode)
     items = items_of(cases, safety)
-    _begin(folder, endpoint, items, sweep, seed)
-    asked = list(questions(items, sweep, seed))
-
+    how = {"lexicon": lexicon.sha256, "sweep": sweep, "thinking": list(thinking), "seed": seed}
+    _begin(folder, endpoint, items, how | {"prompt": prompt(lexicon.version)[1]})
+    asked = list(questions(items, sweep, seed, thinking))
+    requests = (request_of(question, lexicon) for question in asked)
     replies = ask_all(
-        endpoint, folder / JOURNAL, map(request_of, asked), tell,
+        endpoint, folder / JOURNAL, requests, tell,
         draws=1, budget=budget, allow_remote=allow_remote, total=len(asked),
     )  # fmt: skip
-    lines = [_line(question, reply) for question, reply in zip(asked, replies, strict=True)]
+    lines = [
+        _line(question, reply, lexicon) for question, reply in zip(asked, replies, strict=True)
+    ]
     write_file(folder / REPLIES, "".join(json.dumps(each) + "\n" for each in lines).encode())
     counts: dict[str, int] = {}
     for line in lines:
@@ -159,19 +186,16 @@ def ask(
     return counts
 
 
-def _begin(folder: Path, endpoint: Endpoint, items: Sequence[Item], sweep: int, seed: int) -> None:
+def _begin(folder: Path, endpoint: Endpoint, items: Sequence[Item], how: Mapping[str, Any]) -> None:
     """Write `run.json`, or see that it is of this run."""
     content = json.dumps([[item.id, item.group, item.note] for item in items])
     values = {
         "model": endpoint.model,
         "snapshot": endpoint.snapshot,
         "endpoint": endpoint.name,
-        "prompt": prompt()[1],
-        "lexicon": load_lexicon().sha256,
+        **how,
         "plan": plan().sha256,
         "items": hashlib.sha256(content.encode()).hexdigest(),
-        "sweep": sweep,
-        "seed": seed,
         "max_tokens": MAX_TOKENS,
         "version": __version__,
     }
@@ -188,13 +212,14 @@ def _begin(folder: Path, endpoint: Endpoint, items: Sequence[Item], sweep: int, 
     write_file(path, (json.dumps(values | begun, indent=1) + "\n").encode())
 
 
-def _line(question: Question, reply: Reply) -> dict[str, Any]:
-    read = read_reply(reply, load_lexicon())
+def _line(question: Question, reply: Reply, lexicon: Lexicon) -> dict[str, Any]:
+    read = read_reply(reply, lexicon)
     return {
         "item": question.item.id,
         "group": question.item.group,
         "temperature": question.temperature,
         "repeat": question.repeat,
+        "thinking": question.thinking,
         "state": read.state,
         "why": read.why,
         "concern": read.concern,
@@ -204,6 +229,7 @@ def _line(question: Question, reply: Reply) -> dict[str, Any]:
         "model": reply.model,
         "tokens": [reply.usage.prompt_tokens, reply.usage.completion_tokens],
         "calls": reply.usage.calls,
+        "keys": list(reply.keys),
     }
 
 

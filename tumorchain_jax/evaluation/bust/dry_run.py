@@ -10,19 +10,20 @@ from tumorchain_jax.evaluation.bust.adjudicate import disputes_of
 from tumorchain_jax.evaluation.bust.simulate import ERRORS, simulated_reader, true_readings
 from tumorchain_jax.evaluation.bust.study import Reading, Study, file_json, read_study
 from tumorchain_jax.ultrasound.lesion import read_manifest
-from tumorchain_jax.ultrasound.lexicon import Lexicon
+from tumorchain_jax.ultrasound.lexicon import lexicon_with
 
 BEGUN_MS = 1_700_000_000_000
 """Time of the first made-up reading."""
 
 
-def write_files(cases: Path, folder: Path, lexicon: Lexicon, seed: int) -> Iterator[Path]:
+def write_files(cases: Path, folder: Path, seed: int) -> Iterator[Path]:
     """Write the readers' files, then the arbiter's, who knows the truth; yields their paths.
 
     Raises:
         InputError: the cases are not those of the study.
     """
     study = read_study(folder)
+    lexicon = lexicon_with(study.lexicon, folder)
     labels = {row.id: row.label for row in read_manifest(cases)}
     if sorted(labels) != sorted(study.cases):
         raise InputError(cases, "cases", "others", "those of the study", "name its folder")

@@ -1,7 +1,11 @@
-"""Charts of the report: ROC curve and reliability of stated probabilities, as SVG.
+"""Charts of the report: ROC curve, reliability of stated probabilities, shares, as SVG.
 
 Shape letters: N lesions.
 """
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -31,6 +35,37 @@ def reliability_svg(labels: Bool[np.ndarray, " N"], scores: Float[np.ndarray, " 
         for x, y, n in zip(means, shares, counts, strict=True)
     )
     return _frame("Reliability", "stated probability", "malignant", dots)
+
+
+def shares_svg(title: str, rows: Mapping[str, Mapping[str, Any] | None]) -> str:
+    """Shares with their 95 % intervals, one row each; a share that is undefined is said so."""
+    drawn, height = [], 34
+    for number, (name, row) in enumerate(rows.items()):
+        y = 30 + height * number
+        drawn.append(f'<text x="4" y="{y + 4}">{escape(name)}</text>')
+        if row is None or row["value"] is None:
+            drawn.append(f'<text x="150" y="{y + 4}">undefined</text>')
+            continue
+        low, value, high = (
+            150 + 260 * (row["value"] if each is None else each)
+            for each in (row["ci95"][0], row["value"], row["ci95"][1])
+        )
+        drawn.append(
+            f'<path d="M{low:.1f} {y}H{high:.1f}" stroke="#1f5f8b" stroke-width="2"/>'
+            f'<circle cx="{value:.1f}" cy="{y}" r="5" fill="#1f5f8b"/>'
+            f'<text x="420" y="{y + 4}">{row["value"]:.2f}</text>'
+        )
+    foot = 30 + height * len(rows)
+    ticks = "".join(
+        f'<path d="M{x} 12V{foot - 10}" stroke="#ddd"/>'
+        f'<text x="{x}" y="{foot + 6}" text-anchor="middle">{share}</text>'
+        for share, x in ((0, 150), (0.5, 280), (1, 410))
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 470 {foot + 14}" width="470" '
+        f'font-family="sans-serif" font-size="12" role="img" aria-label="{escape(title)}">'
+        f'<rect width="100%" height="100%" fill="white"/>{ticks}{"".join(drawn)}</svg>'
+    )
 
 
 def _x(share: float) -> str:

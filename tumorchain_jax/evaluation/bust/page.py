@@ -14,7 +14,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.evaluation.bust.pixels import data_uri
 from tumorchain_jax.evaluation.bust.study import FILE, Study, check_names, study_json
-from tumorchain_jax.report.shell import form_style, page
+from tumorchain_jax.report.shell import form_script, form_style, page
 from tumorchain_jax.ultrasound.lesion import read_manifest
 from tumorchain_jax.ultrasound.lexicon import Lexicon
 
@@ -74,7 +74,12 @@ def render(study: Study, reader: str, lexicon: Lexicon, items: Sequence[Mapping[
         items: cases in the order in which they are shown.
     """
     fields = [
-        {"name": each.name, "title": each.title, "values": each.values, "of": each.of}
+        {
+            "name": each.name,
+            "title": each.title,
+            "values": each.values,
+            "of": [each.of] if each.of else None,
+        }
         for each in lexicon.fields
     ]
     data = {"study": study.digest, "reader": reader, "fields": fields, "cases": items}
@@ -87,7 +92,7 @@ def render(study: Study, reader: str, lexicon: Lexicon, items: Sequence[Mapping[
 {_read("reading.html")}
 <script type="application/json" id="data">{text}</script>"""
     style = form_style() + _read("reading.css")
-    return page(f"Reading by {reader}", content, _read("reading.js"), style)
+    return page(f"Reading by {reader}", content, form_script() + _read("reading.js"), style)
 
 
 def _read(name: str) -> str:

@@ -7,7 +7,6 @@ OUTPUT/report.html               one page, without a network
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +17,22 @@ from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.evaluation.auc import auroc, estimates
 from tumorchain_jax.evaluation.bust.adjudicate import cluster, plain, read_reference, shown
-from tumorchain_jax.evaluation.bust.ask import RUN, read_replies
+from tumorchain_jax.evaluation.bust.ask import JOURNAL, RUN, read_replies
 from tumorchain_jax.evaluation.bust.cases import FLOW
-from tumorchain_jax.evaluation.bust.figures import reliability_svg, roc_svg
 from tumorchain_jax.evaluation.bust.plan import check_plan
+from tumorchain_jax.evaluation.bust.report_page import report_page
 from tumorchain_jax.evaluation.bust.reporting import reporting
-from tumorchain_jax.evaluation.bust.score import Case, by_probability, cases_of, score_run
+from tumorchain_jax.evaluation.bust.score import cases_of, score_run
+from tumorchain_jax.evaluation.bust.study import read_study
 from tumorchain_jax.evaluation.bust.tiers import (
     check_not_tiering,
     read_key,
     read_scores,
     read_tiers,
 )
-from tumorchain_jax.report.shell import page
+from tumorchain_jax.llm.journal import read_latencies
 from tumorchain_jax.ultrasound.lesion import Lesion, read_manifest
-from tumorchain_jax.ultrasound.lexicon import load_lexicon
+from tumorchain_jax.ultrasound.lexicon import lexicon_with
 
 
 def write_report(
@@ -55,22 +55,26 @@ def write_report(
     """
     told = read_json(run / RUN)
     check_plan(told, run / RUN)
-    lexicon, rows = load_lexicon(), read_manifest(cases)
+    lexicon, rows = lexicon_with(str(told.get("lexicon")), run / RUN), read_manifest(cases)
     sorted_by = read_tiers(tiers) if tiers else None
     if sorted_by is not None:
         check_not_tiering(sorted_by, str(told["model"]))
+    if study and (own := read_study(study).lexicon) != lexicon.sha256:
+        expected = f"{lexicon.sha256[:16]}, which the model read by"
+        raise InputError(study, "lexicon", own[:16], expected, "ask again with the study's lexicon")
     reference = read_reference(study, lexicon) if study else None
     replies = read_replies(run)
     if missing := sorted({row.id for row in rows} - {str(each["item"]) for each in replies}):
         raise InputError(run, "replies", f"none of case {missing[0]}", "all cases", "ask again")
     tier_of = sorted_by["tiers"] if sorted_by is not None else None
-    values = score_run(replies, rows, lexicon, reference, tier_of)
-    values |= {"model": told["model"], "prompt": told["prompt"]}
+    values = score_run(replies, rows, lexicon, reference, tier_of, read_latencies(run / JOURNAL))
+    values |= {"model": told["model"], "prompt": told["prompt"], "lexicon": lexicon.name}
     values["classifiers"] = {name: _classifier(cases, rows, path) for name, path in classifiers}
     agreement = read_json(study / "agreement.json") if study else None
     checklist = reporting(values, told, read_json(cases / FLOW), agreement)
     said = score_text(values)
-    html = report_page(values, said, checklist, cases_of(replies, rows, reference), cases)
+    main = [line for line in replies if line["thinking"] == replies[0]["thinking"]]
+    html = report_page(values, said, checklist, cases_of(main, rows, reference), cases)
     with atomic_directory(output) as part:
         for name, content in (("scores", values), ("reporting", checklist)):
             (part / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
@@ -120,7 +124,8 @@ def score_text(values: Mapping[str, Any]) -> str:
     lines = [
         f"{values['model']}: {values['cases']} cases ({labels})",
         f"replies: {states}; {values['contradictions']} contradict themselves",
-        f"reference of BI-RADS: {values['reference']}; statistical plan {values['plan']}",
+        f"reference of BI-RADS: {values['reference']}; lexicon: {values['lexicon']}",
+        f"statistical plan {values['plan']}",
         f"prompt {values['prompt']}",
         "95 % intervals over patients; without an answer a case is wrong unless per protocol",
         "",
@@ -139,10 +144,13 @@ def score_text(values: Mapping[str, Any]) -> str:
             lines.append(_row(f"{name}: BI-RADS accuracy", row["birads_accuracy"]))
             lines.append(_row(f"{name}: AUC", row["auc"]))
     lines += _stability_lines(values["stability"])
+    lines += _thinking_lines(values["thinking"])
     lines += ["", "silent failures by group of the safety set (Wilson); false refusals:"]
     for name, row in values["safety"].items():
         lines.append(_row(name, row) + f"   unread {row['unread']}")
     lines.append(f"tokens: {values['tokens'][0]:,} in, {values['tokens'][1]:,} out")
+    if values["seconds"] is not None:
+        lines.append(f"seconds of a question, as served then: median {values['seconds']:.2f}")
     return "\n".join(lines)
 
 
@@ -161,43 +169,25 @@ def _stability_lines(stability: Mapping[str, Any]) -> Iterator[str]:
         yield f"temperature {temperature}, {row['cases']} cases: " + ", ".join(told)
 
 
+def _thinking_lines(modes: Mapping[str, Any]) -> Iterator[str]:
+    if not modes:
+        return
+    yield ""
+    yield "thinking, every case once in each mode:"
+    for mode in ("on", "off"):
+        row = modes[mode]
+        yield _row(f"{mode}: BI-RADS accuracy", row["birads_accuracy"])
+        yield _row(f"{mode}: AUC", row["auc"])
+        seconds = "unknown" if row["seconds"] is None else f"{row['seconds']:.2f}"
+        yield (
+            f"{mode}: {row['answered']} answered, {row['tokens']:.0f} tokens out a question, "
+            f"median {seconds} seconds"
+        )
+    if modes["differ"] is not None:
+        yield f"the category differs in {modes['differ']:.3f} of {modes['both']} answered in both"
+
+
 def _row(word: str, row: Mapping[str, Any] | None) -> str:
     if row is None or row["value"] is None:
         return f"{word:42} undefined"
     return f"{word:42} {shown(row)}   n {row['n']}"
-
-
-def report_page(
-    values: Mapping[str, Any], said: str, checklist: Mapping[str, Any], cases: Sequence[Case],
-    folder: Path,
-) -> str:  # fmt: skip
-    """One offline page: scores, ROC and calibration, flow, checklists."""
-    lesions = [case for case in cases if case.row.label != "normal" and case.reading is not None]
-    labels = np.array([case.row.label == "malignant" for case in lesions], bool)
-    scores = np.array([by_probability(case.reading) for case in lesions if case.reading], float)
-    charts = ""
-    if labels.any() and not labels.all():
-        charts = roc_svg(labels, scores) + reliability_svg(labels, scores)
-    flow = (folder / "flow.svg").read_text("utf-8")
-    content = f"""<header><h1>BUST-AI Bench: {escape(str(values["model"]))}</h1></header>
-<section><h2>Scores</h2><pre>{escape(said)}</pre></section>
-<section><h2>Answered lesions</h2><div class="charts">{charts}</div></section>
-<section><h2>Flow of the cases</h2>{flow}</section>
-{_checklists(checklist)}"""
-    style = (
-        "main{max-width:72rem}pre{overflow:auto;font-size:.85rem}svg{max-width:100%}"
-        ".charts{display:flex;flex-wrap:wrap;gap:1rem}"
-    )
-    return page(f"BUST-AI Bench: {values['model']}", content, more_style=style)
-
-
-def _checklists(checklist: Mapping[str, Any]) -> str:
-    parts = []
-    for name, each in checklist.items():
-        rows = "".join(
-            f'<tr><th scope="row">{escape(item)}</th><td>{row["state"]}</td></tr>'
-            for item, row in each["items"].items()
-        )
-        title = f"{name}: {each['filled']} filled, {each['missing']} missing"
-        parts.append(f"<details><summary>{escape(title)}</summary><table>{rows}</table></details>")
-    return f"<section><h2>Reporting</h2>{''.join(parts)}</section>"

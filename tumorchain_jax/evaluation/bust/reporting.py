@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any
 
 from tumorchain_jax import __version__
-from tumorchain_jax.ultrasound.lexicon import load_lexicon
 
 FILE = "checklists.json"
 
@@ -59,10 +58,11 @@ def _known(
         "prompt": {"sha256": run["prompt"]},
         "output": {"form": "closed JSON schema, one remark on a fault", "states": scores["states"]},
         "inference": {"temperature": 0, "max_tokens": run["max_tokens"], "sweep": run["sweep"],
-                      "tokens": scores["tokens"], "calls": scores["calls"]},
+                      "thinking": run["thinking"], "tokens": scores["tokens"],
+                      "calls": scores["calls"], "seconds": scores["seconds"]},
         "training": "none here",
         "reference": {"BI-RADS": scores["reference"], "benign or malignant": "of the source"},
-        "annotators": {"lexicon": load_lexicon().version} if readers else None,
+        "annotators": {"lexicon": scores["lexicon"]} if readers else None,
         "agreement": agreement["agreement"] if agreement is not None else None,
         "blinding": "pixels alone, in an order of each reader" if readers else None,
         "comparison": scores.get("classifiers") or None,

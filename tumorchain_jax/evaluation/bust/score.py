@@ -71,6 +71,7 @@ def cases_of(
     """Pair the first replies at temperature 0 with the cases.
 
     Args:
+        replies: in one mode of thinking.
         reference: case -> adjudicated reading; None: the categories of the manifest.
     """
     first = {
@@ -155,14 +156,18 @@ def endpoints(cases: Sequence[Case]) -> dict[str, Any]:
 def score_run(
     replies: Sequence[Line], rows: Sequence[Lesion], lexicon: Lexicon,
     reference: Mapping[str, Mapping[str, Any]] | None, tiers: Mapping[str, str] | None,
+    seconds: Mapping[str, float],
 ) -> dict[str, Any]:  # fmt: skip
     """Score a run as the plan says.
 
     Args:
+        replies: lines of `replies.jsonl`; the first is in the first mode of thinking.
         tiers: case -> tier; None: no tiers.
+        seconds: of each reply of the journal, by its key.
     """
-    cases = cases_of(replies, rows, reference)
-    own = [line for line in replies if not line["group"]]
+    main = [line for line in replies if line["thinking"] == replies[0]["thinking"]]
+    cases = cases_of(main, rows, reference)
+    own = [line for line in main if not line["group"]]
     first = [line for line in own if line["temperature"] == 0 and line["repeat"] == 0]
     states = Counter(line["state"] for line in first)
     return {
@@ -177,10 +182,45 @@ def score_run(
         "groups": _groups(cases),
         "tiers": _tiers(cases, tiers),
         "stability": stability(own, lexicon),
-        "safety": safety_table(replies),
+        "thinking": _thinking(replies, rows, reference, seconds),
+        "safety": safety_table(main),
         "tokens": [sum(line["tokens"][k] for line in replies) for k in (0, 1)],
         "calls": sum(line["calls"] for line in replies),
+        "seconds": _median_seconds(first, seconds),
     }
+
+
+def _median_seconds(lines: Sequence[Line], seconds: Mapping[str, float]) -> float | None:
+    """Median over questions, with what was asked again for a fault of form."""
+    found = [sum(seconds.get(key, 0.0) for key in line["keys"]) for line in lines if line["keys"]]
+    return float(np.median(found)) if found else None
+
+
+def _thinking(
+    replies: Sequence[Line], rows: Sequence[Lesion],
+    reference: Mapping[str, Mapping[str, Any]] | None, seconds: Mapping[str, float],
+) -> dict[str, Any]:  # fmt: skip
+    """Modes of thinking side by side, on all cases; empty with fewer than two."""
+    modes = list(dict.fromkeys(line["thinking"] for line in replies))
+    if len(modes) < 2:
+        return {}
+    found: dict[str, Any] = {}
+    said: list[list[str | None]] = []
+    for mode in modes:
+        lines = [
+            line for line in replies
+            if (line["thinking"], line["group"]) == (mode, "")
+            and (line["temperature"], line["repeat"]) == (0, 0)
+        ]  # fmt: skip
+        cases = cases_of(lines, rows, reference)
+        said.append([case.reading["category"] if case.reading else None for case in cases])
+        found[mode] = endpoints(cases) | {
+            "answered": sum(case.reading is not None for case in cases),
+            "tokens": float(np.mean([line["tokens"][1] for line in lines])),
+            "seconds": _median_seconds(lines, seconds),
+        }
+    both = [one != other for one, other in zip(*said, strict=True) if one and other]
+    return found | {"differ": float(np.mean(both)) if both else None, "both": len(both)}
 
 
 def _secondary(cases: Sequence[Case], lexicon: Lexicon) -> dict[str, Any]:

@@ -124,7 +124,11 @@ def read_file(path: Path, study: Study) -> tuple[str, dict[str, dict[str, Any]]]
     if len(content) > MOST_BYTES:
         expected = f"at most {MOST_BYTES:,}"
         raise InputError(path, "bytes", f"{len(content):,}", expected, HINT)
-    values = parse_line(content, path, unique=True, hint=HINT)
+    try:
+        values = parse_line(content, path, unique=True, hint=HINT)
+    except InputError as error:
+        expected = "a reader's file, each case once"
+        raise InputError(path, "JSON", error.found, expected, HINT) from error
 
     def refuse(field: str, found: object, expected: str) -> InputError:
         return InputError(path, field, repr(found)[:80], expected, HINT)

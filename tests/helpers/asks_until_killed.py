@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-
 from llm_questions import endpoint, questions
 
 from tumorchain_jax.llm.client import ask_all
