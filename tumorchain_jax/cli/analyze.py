@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.cli.printing import print_chain, print_conclusion, printer
-from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
+from tumorchain_jax.cli.segmenter_flags import segmenter_hint, segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.core.text import printable
@@ -78,6 +78,12 @@ def add_command(command: Command) -> None:
     add("--top-p", type=float, default=1.0, metavar="P", help="nucleus of the sampling")
     add("--seed", type=int, default=0, metavar="N", help="of the sampling")
     add("--json", action="store_true", help="print report.json, as a list for several scans")
+    add(
+        "--dicom",
+        action="store_true",
+        help="of DICOM series: also write segmentation.dcm (SEG), report.dcm (SR) and "
+        "key-image-N.dcm of the scan's own patient and study, marked as not verified (extra dicom)",
+    )
     add("--overwrite", action="store_true", help="replace earlier reports")
     add("--resume", action="store_true", help="skip scans that have a report")
     add(
@@ -111,6 +117,10 @@ def _analyze(options: argparse.Namespace) -> int:
     for case in todo:
         check_folder(case.output, options.overwrite)
     _refuse_other_questions(done, question)
+    if options.dicom:
+        from tumorchain_jax.inference.dicom_files import check_sources
+
+        check_sources(case.ct for case in todo)
     use_compilation_cache()
     analyzer = Analyzer.load(
         local_copy(options.checkpoint) if options.checkpoint else None,
@@ -126,7 +136,7 @@ def _analyze(options: argparse.Namespace) -> int:
     for case in tqdm(todo, "scans", disable=True if len(todo) < 2 else None):
         try:
             report = _analyze_one(analyzer, case, question, options)
-            folder = report.save(case.output, options.overwrite)
+            folder = report.save(case.output, options.overwrite, _dicom_of(report, case, options))
         except InputError as error:
             if len(cases) == 1:
                 raise
@@ -149,8 +159,18 @@ def _analyze(options: argparse.Namespace) -> int:
             say(f"\nOverview: {write_index(options.output, overview)}")
     if options.json:
         print(json.dumps(records if len(cases) > 1 else records[0] if records else {}))
+    if any(case.mask is None for case in todo) and (hint := segmenter_hint(analyzer.segmenter)):
+        say(hint)
     say(NOTICE)
     return 2 if refused else 0
+
+
+def _dicom_of(report: "Report", case: "CasePaths", options: argparse.Namespace) -> dict[str, bytes]:
+    if not options.dicom:
+        return {}
+    from tumorchain_jax.inference.dicom_files import report_files
+
+    return report_files(report, case.ct)
 
 
 def _refuse_other_questions(done: "Sequence[CasePaths]", question: str) -> None:

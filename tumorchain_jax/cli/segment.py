@@ -8,7 +8,7 @@ from pathlib import Path
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import Command, use_compilation_cache
 from tumorchain_jax.cli.printing import printer
-from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
+from tumorchain_jax.cli.segmenter_flags import segmenter_hint, segmenter_of, takes_segmenter
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
 
@@ -67,6 +67,12 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="segment a scan that cannot be an abdominal CT, such as a leg or noise, all the same",
     )
+    add(
+        "--dicom",
+        action="store_true",
+        help="of DICOM series: also write a DICOM SEG of the scan's own patient and study "
+        "(SEG.seg.dcm, or segmentation.dcm in a folder of organs; extra dicom)",
+    )
     add("--quiet", action="store_true", help="print nothing")
     add("--json", action="store_true", help="print results as JSON, a list for several CTs")
     add(
@@ -94,10 +100,14 @@ def _segment(options: argparse.Namespace) -> int:
     for flag in ("input", "output"):
         if getattr(options, flag) is None:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
-    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite)
+    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite, options.dicom)
     scans = [job.ct for job in jobs]
     for job in jobs:
         check_job(job, scans)
+    if options.dicom:
+        from tumorchain_jax.inference.dicom_files import check_sources
+
+        check_sources(scans)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())
@@ -124,5 +134,8 @@ def _segment(options: argparse.Namespace) -> int:
             tqdm.write(printable(line), sys.stdout)
     if options.json:
         print(json.dumps(done if len(jobs) > 1 else done[0]))
-    printer(options.quiet or options.json)(NOTICE)
+    say = printer(options.quiet or options.json)
+    if hint := segmenter_hint(segmenter):
+        say(hint)
+    say(NOTICE)
     return 2 if refused else 0

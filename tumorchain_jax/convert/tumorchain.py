@@ -80,9 +80,11 @@ def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
     )
 
 
-def _is_ours(folder: Path) -> bool:
+def is_ours(folder: Path) -> bool:
     """Whether a folder is a checkpoint that training exported."""
-    return (folder / OURS).is_file() and "preprocess" in _read_config(folder)
+    config = _read_config(folder)
+    # A repository for the hub has both as well, and a `model_type`.
+    return (folder / OURS).is_file() and "preprocess" in config and "model_type" not in config
 
 
 def _is_theirs(folder: Path) -> bool:
@@ -112,16 +114,16 @@ def export_tumorchain(source: Path, output: Path, options: Options) -> int:
 
 
 def _write_theirs(source: Path, output: Path) -> int:
-    config, found = _open_ours(source)
+    config, found = open_ours(source)
     (output / LANGUAGE_MODEL).mkdir(parents=True)
     count = 0
-    for part in _parts(source, config):
+    for part in parts(source, config):
         (output / part.file).parent.mkdir(exist_ok=True)
         with (output / part.file).open("w+b") as stream:
             writer = TensorWriter(stream, part.specs)
             for path, source_of in part.sources.items():
                 for layer, key in enumerate(source_of.keys):
-                    values = _layer(found[path], layer, source_of.stacked)
+                    values = read_layer(found[path], layer, source_of.stacked)
                     writer.write(key, 0, source_of.transform.from_ours(values))
         count += len(part.specs)
     _write_companions(source, output, config)
@@ -148,12 +150,12 @@ def _write_ours(source: Path, output: Path) -> int:
     count = 0
     with (output / OURS).open("w+b") as stream:
         writer = TensorWriter(stream, specs, made_by="np")
-        for part in _parts(source, config):
+        for part in parts(source, config):
             found = read_file(source / part.file)
             _check(source / part.file, found, part.specs)
             for path, source_of in part.sources.items():
                 for layer, key in enumerate(source_of.keys):
-                    values = source_of.transform.to_ours(_layer(found[key], 0, False))
+                    values = source_of.transform.to_ours(read_layer(found[key], 0, False))
                     writer.write(path, layer * values.nbytes, values)
             count += len(found)
     shutil.copyfile(source / "config.json", output / "config.json")
@@ -168,19 +170,19 @@ def inspect_tumorchain(source: Path, options: Options) -> Facts:
     Raises:
         InputError: a file is missing or damaged, or has other tensors than the configuration says.
     """
-    is_ours = _is_ours(source)
-    config = _open_ours(source)[0] if is_ours else _model(source)
+    ours = is_ours(source)
+    config = open_ours(source)[0] if ours else _model(source)
     shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
     parameters: dict[str, Any] = {}
-    for part in _parts(source, config):
-        if not is_ours:
+    for part in parts(source, config):
+        if not ours:
             _check(source / part.file, read_file(source / part.file), part.specs)
         for path, source_of in part.sources.items():
             shape = list(shapes[path])
             parameters[path] = {"shape": shape, "from": f"{part.file}: {source_of.keys[0]}"}
-    count = len(shapes) if is_ours else sum(len(p.specs) for p in _parts(source, config))
+    count = len(shapes) if ours else sum(len(p.specs) for p in parts(source, config))
     return {
-        "family": f"tumorchain ({'a checkpoint' if is_ours else 'for PyTorch'})",
+        "family": f"tumorchain ({'a checkpoint' if ours else 'for PyTorch'})",
         "config": config.to_dict(),
         "tensors": count,
         "bytes": sum(prod(shape) for shape in shapes.values()) * FLOAT32.itemsize,
@@ -200,19 +202,19 @@ def verify_tumorchain(source: Path, converted: Path) -> Verdict:
     Raises:
         InputError: a folder is damaged, or of another model than its configuration says.
     """
-    ours, theirs = (source, converted) if _is_ours(source) else (converted, source)
-    config, found = _open_ours(ours)
+    ours, theirs = (source, converted) if is_ours(source) else (converted, source)
+    config, found = open_ours(ours)
     verdict = Verdict([], [], [], [], [])
-    for part in _parts(ours, config):
+    for part in parts(ours, config):
         exported = read_file(theirs / part.file)
         verdict.added.extend(key for key in exported if key not in part.specs)
         verdict.missing.extend(key for key in part.specs if key not in exported)
         for path, source_of in part.sources.items():
             for layer, key in enumerate(source_of.keys):
                 if key in exported:
-                    values = _layer(found[path], layer, source_of.stacked)
+                    values = read_layer(found[path], layer, source_of.stacked)
                     same = _hash(source_of.transform.from_ours(values)) == _hash(
-                        _layer(exported[key], 0, False)
+                        read_layer(exported[key], 0, False)
                     )
                     (verdict.equal if same else verdict.different).append(key)
     pairs = {"config.json": "config.json", TOKENIZER: f"{LANGUAGE_MODEL}/{TOKENIZER}"}
@@ -250,7 +252,7 @@ def _model(folder: Path) -> TumorChainConfig:
         raise InputError(path, "model", found, "a TumorChain", hint) from error
 
 
-def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
+def open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
     """Open the weights of a checkpoint, which must be those of its configuration."""
     config = _model(folder)
     found = read_file(folder / OURS)
@@ -259,7 +261,7 @@ def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
     return config, found
 
 
-class _File(NamedTuple):
+class File(NamedTuple):
     """A file of the PyTorch folder of one model.
 
     Attributes:
@@ -272,7 +274,7 @@ class _File(NamedTuple):
     specs: dict[str, tuple[np.dtype, tuple[int, ...]]]
 
 
-def _parts(folder: Path, config: TumorChainConfig) -> list[_File]:
+def parts(folder: Path, config: TumorChainConfig) -> list[File]:
     """List the files that a model has."""
     files = []
     params = abstract_params(config)
@@ -295,11 +297,11 @@ def _parts(folder: Path, config: TumorChainConfig) -> list[_File]:
                 for key in made_of[path].keys
             }
             named = {part.prefix + path: made_of[path] for path in like}
-            files.append(_File(part.file, named, specs))
+            files.append(File(part.file, named, specs))
     return files
 
 
-def _layer(tensor: Tensor, layer: int, stacked: bool) -> np.ndarray:
+def read_layer(tensor: Tensor, layer: int, stacked: bool) -> np.ndarray:
     """Read one layer of a tensor, or all of it."""
     shape = tensor.shape[1:] if stacked else tensor.shape
     start = tensor.start + layer * prod(shape) * tensor.dtype.itemsize
@@ -328,11 +330,11 @@ def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> N
     # As it is in the checkpoint, to the byte.
     shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
     fields = language_model(config.decoder).transformers_config(config.decoder)
-    _write_json(folder / "config.json", fields)
+    write_json(folder / "config.json", fields)
     ends = {"eos_token_id": tokenizer.im_end, "pad_token_id": tokenizer.pad, "do_sample": False}
-    _write_json(folder / "generation_config.json", ends)
+    write_json(folder / "generation_config.json", ends)
     if config.lora:
-        _write_json(output / ADAPTER / adapter.CONFIG, _adapter_config(config.lora, config))
+        write_json(output / ADAPTER / adapter.CONFIG, _adapter_config(config.lora, config))
 
 
 def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
@@ -360,13 +362,14 @@ def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
     }
 
 
-def _write_json(path: Path, values: dict) -> None:
+def write_json(path: Path, values: dict) -> None:
+    """Write values as indented JSON."""
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
 TUMORCHAIN = Format(
     name="a TumorChain",
-    detect=lambda folder: _is_ours(folder) or _is_theirs(folder),
+    detect=lambda folder: is_ours(folder) or _is_theirs(folder),
     inspect=inspect_tumorchain,
     to_ours=import_tumorchain,
     to_theirs=export_tumorchain,

@@ -15,7 +15,10 @@ import numpy as np
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory, write_file
+from tumorchain_jax.dicom.source import read_source
 from tumorchain_jax.inference.case_list import NIFTI, list_cases, scan_name
+from tumorchain_jax.inference.dicom_files import labels_file
+from tumorchain_jax.report.folder import SEG
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.scope.check import check_labels, check_scan
@@ -29,6 +32,7 @@ from tumorchain_jax.segmentation.total import TotalSegmenter
 CLASSES = dict(enumerate(TOTALSEGMENTATOR))
 del CLASSES[0]
 STATISTICS = "statistics.json"
+NO_SEG = "no organ was found, so there is no DICOM SEG"
 OTHER_ENDINGS = (".gz", ".mha", ".mhd", ".nrrd", ".mgz", ".dcm", ".img", ".hdr", ".npy", ".npz")
 """Endings of volume files that are not written here: nobody means a folder of such a name."""
 
@@ -40,11 +44,13 @@ class Job:
     Attributes:
         output: a `.nii.gz` or `.nii` file for one label map, or a folder for one file per organ.
         overwrite: an earlier label map, or a folder of nothing but organs, may be there.
+        with_seg: a DICOM SEG is written too.
     """
 
     ct: Path
     output: Path
     overwrite: bool = False
+    with_seg: bool = False
 
     @property
     def one_map(self) -> bool:
@@ -58,9 +64,20 @@ class Job:
             return self.output / STATISTICS
         return self.output.with_name(f"{scan_name(self.output)}.{STATISTICS}")
 
+    @property
+    def seg(self) -> Path:
+        """The path of the DICOM SEG."""
+        if not self.one_map:
+            return self.output / SEG
+        return self.output.with_name(f"{scan_name(self.output)}.seg.dcm")
+
 
 def list_jobs(
-    inputs: Sequence[Path], output: Path, one_map: bool, overwrite: bool = False
+    inputs: Sequence[Path],
+    output: Path,
+    one_map: bool,
+    overwrite: bool = False,
+    with_seg: bool = False,
 ) -> list[Job]:
     """List the label maps that a command line asks for.
 
@@ -69,6 +86,7 @@ def list_jobs(
         output: a NIfTI file, for one scan; or a folder that gets NAME.nii.gz of each scan with
             `one_map`, else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
         overwrite: replace earlier outputs.
+        with_seg: write a DICOM SEG of each scan too.
 
     Raises:
         InputError: as `list_cases`, or one file for several scans, or a file that is not NIfTI.
@@ -81,10 +99,16 @@ def list_jobs(
         if len(cases) != 1:
             found, hint = f"one file for {len(cases)} scans", "name a folder"
             raise InputError(output, "-o", found, "one scan, or a folder", hint)
-        return [Job(cases[0].ct, output, overwrite)]
-    if one_map:
-        return [Job(case.ct, output / f"{case.name}.nii.gz", overwrite) for case in cases]
-    return [Job(case.ct, case.output, overwrite) for case in cases]
+        return [Job(cases[0].ct, output, overwrite, with_seg)]
+    return [
+        Job(
+            case.ct,
+            output / f"{case.name}.nii.gz" if one_map else case.output,
+            overwrite,
+            with_seg,
+        )
+        for case in cases
+    ]
 
 
 def _is_other_file(name: str) -> bool:
@@ -128,14 +152,14 @@ def check_job(job: Job, scans: Sequence[Path]) -> None:
         inside = not job.one_map and output in scan.resolve().parents
         if inside or scan.resolve() == output:
             raise _refusal(job.output, f"the scan {scan}", "another")
-    for path in (job.output, job.statistics):
+    for path in (job.output, job.statistics, *([job.seg] if job.with_seg else [])):
         if path.exists() and not job.overwrite:
             raise _refusal(path, "an existing one", "a new one (or --overwrite)")
     if job.output.exists() and job.output.is_dir() == job.one_map:
         found, expected = ("a folder", "a file") if job.one_map else ("a file", "a folder")
         raise _refusal(job.output, found, expected)
     if job.output.is_dir():
-        ours = {STATISTICS, *(f"{name}.nii.gz" for name in CLASSES.values())}
+        ours = {STATISTICS, SEG, *(f"{name}.nii.gz" for name in CLASSES.values())}
         others = sorted(path.name for path in job.output.iterdir() if path.name not in ours)
         if others:
             raise _refusal(job.output, f"{others[0]}, which is no organ", "masks of organs alone")
@@ -176,23 +200,28 @@ def segment(
     assessed = enforce(ct.source, check_scan(ct, coarse), force)
     labels = segmenter(ct, organs)
     doubts = map(IMPLAUSIBLE.format, check_labels(labels, coarse))
+    lacking = [NO_SEG] if job.with_seg and not labels.voxels.any() else []
     wanted = segmenter.organs if organs is None else organs
     names = {number: name for number, name in CLASSES.items() if name in wanted}
     record = None
     if statistics:
         record = totalsegmentator_record(organ_statistics(ct, labels.voxels, names))
+    models = segmenter.models_for(wanted)
+    seg = None
+    if job.with_seg and labels.voxels.any():
+        weights = [model.identity() for model in models]
+        seg = labels_file(read_source(job.ct), labels, segmenter.name, weights)
     try:
-        _write(job, labels, names, segmenter.name, record)
+        _write(job, labels, names, segmenter.name, record, seg)
     except OSError as error:
         found = error.strerror or type(error).__name__
         raise _refusal(job.output, found, "a place to write to") from error
-    models = segmenter.models_for(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),
         "output": str(job.output),
         "segmenter": segmenter.name,
         "weights": {model.name: model.identity() for model in models},
-        "warnings": [*ct.warnings, *assessed.warnings, *doubts],
+        "warnings": [*ct.warnings, *assessed.warnings, *doubts, *lacking],
         "forced": list(assessed.forced),
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
@@ -207,16 +236,18 @@ def _write(
     names: Mapping[int, str],
     segmenter: str,
     statistics: Mapping[str, Any] | None,
+    seg: bytes | None,
 ) -> None:
-    """Write all files; an earlier output, statistics included, is replaced as a whole."""
+    """Write all files; an earlier output, statistics and SEG included, is replaced as a whole."""
     job.output.parent.mkdir(parents=True, exist_ok=True)
     record = None if statistics is None else f"{json.dumps(statistics, indent=4)}\n".encode()
     if job.one_map:
         write_labels(job.output, labels, names, segmenter)
-        if record is None:
-            job.statistics.unlink(missing_ok=True)
-        else:
-            write_file(job.statistics, record)
+        for path, content in ((job.statistics, record), (job.seg, seg)):
+            if content is not None:
+                write_file(path, content)
+            elif job.overwrite:
+                path.unlink(missing_ok=True)
         return
     with atomic_directory(job.output.resolve(), job.overwrite) as folder:
         for number, name in names.items():
@@ -224,3 +255,5 @@ def _write(
             write_labels(folder / f"{name}.nii.gz", mask, {1: name}, segmenter)
         if record is not None:
             write_file(folder / STATISTICS, record)
+        if seg is not None:
+            write_file(folder / SEG, seg)
