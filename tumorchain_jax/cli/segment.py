@@ -71,7 +71,13 @@ def add_command(command: Command) -> None:
         "--dicom",
         action="store_true",
         help="of DICOM series: also write a DICOM SEG of the scan's own patient and study "
-        "(SEG.seg.dcm, or segmentation.dcm in a folder of organs; extra dicom)",
+        "(SEG.segmentation.dcm, or segmentation.dcm in a folder of organs; extra dicom)",
+    )
+    add(
+        "--preview",
+        action="store_true",
+        help="also write a contact sheet of the scan with the organs' outlines (SEG.preview.png, "
+        "or preview.png in a folder of organs)",
     )
     add("--quiet", action="store_true", help="print nothing")
     add("--json", action="store_true", help="print results as JSON, a list for several CTs")
@@ -87,11 +93,14 @@ def _segment(options: argparse.Namespace) -> int:
 
     from tumorchain_jax.inference.segment_files import (
         CLASSES,
+        PREVIEW,
+        STATISTICS,
         check_job,
         check_organs,
         list_jobs,
         segment,
     )
+    from tumorchain_jax.report.folder import SEG
 
     if options.list_classes:
         lines = "\n".join(f"{number:3} {name}" for number, name in CLASSES.items())
@@ -100,7 +109,9 @@ def _segment(options: argparse.Namespace) -> int:
     for flag in ("input", "output"):
         if getattr(options, flag) is None:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
-    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite, options.dicom)
+    sides = ((STATISTICS, options.statistics), (SEG, options.dicom), (PREVIEW, options.preview))
+    more = tuple(name for name, wanted in sides if wanted)
+    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite, more)
     scans = [job.ct for job in jobs]
     for job in jobs:
         check_job(job, scans)
@@ -115,7 +126,7 @@ def _segment(options: argparse.Namespace) -> int:
     done, refused = [], 0
     for job in tqdm(jobs, "scans", disable=True if options.quiet or len(jobs) < 2 else None):
         try:
-            facts = segment(segmenter, job, organs, options.statistics, options.force)
+            facts = segment(segmenter, job, organs, options.force)
         except InputError as error:
             if len(jobs) == 1:
                 raise

@@ -10,8 +10,9 @@ from tumorchain_jax.core.files import atomic_directory
 RECORD, PAGE = "report.json", "report.html"
 SEG, SR = "segmentation.dcm", "report.dcm"
 KEY_IMAGES = tuple(f"key-image-{number}.dcm" for number in range(1, 7))
-REPORT_FILES = (RECORD, PAGE, SEG, SR, *KEY_IMAGES)
-"""All that a report can have; DICOM objects only where they were asked for."""
+COMPARISON, CHANGES = "comparison.html", "comparison.json"
+REPORT_FILES = (RECORD, PAGE, COMPARISON, CHANGES, SEG, SR, *KEY_IMAGES)
+"""All that a report can have; a comparison and DICOM objects only where they were asked for."""
 
 
 def check_folder(folder: Path, overwrite: bool, files: Collection[str] = REPORT_FILES) -> None:
