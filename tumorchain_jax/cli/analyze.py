@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,13 @@ from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import SEEDS, Command, check_numbers, use_compilation_cache
 from tumorchain_jax.cli.printing import print_chain, print_conclusion, printer
 from tumorchain_jax.cli.segmenter_flags import segmenter_hint, segmenter_of, takes_segmenter
+from tumorchain_jax.cli.web_input import (
+    INPUT_HELP,
+    fetched,
+    scan_input,
+    store_files,
+    takes_web,
+)
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.remote import as_path, local_copy
 from tumorchain_jax.core.text import printable
@@ -20,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tumorchain_jax.cli.printing import Say
+    from tumorchain_jax.cli.web_input import Fetched
     from tumorchain_jax.inference.analyzer import Analyzer
-    from tumorchain_jax.inference.case_list import CasePaths
+    from tumorchain_jax.inference.asked import AskedPaths
     from tumorchain_jax.report.report import Report
 
 
@@ -32,13 +40,13 @@ def add_command(command: Command) -> None:
     add(
         "-i",
         "--input",
-        type=Path,
+        type=scan_input,
         nargs="+",
         required=True,
         metavar="CT",
-        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans (searched "
-        "with all its folders; scans are named by their relative paths)",
+        help=INPUT_HELP,
     )
+    takes_web(analyze)
     add(
         "-o",
         "--output",
@@ -85,8 +93,8 @@ def add_command(command: Command) -> None:
         "--compare",
         type=Path,
         metavar="PRIOR",
-        help="an earlier CT of the same patient: ask it the same, register it to the scan, and write "
-        "comparison.html with the changes of answers and organ volumes (extra compare)",
+        help="an earlier CT of the same patient: ask it the same, register it to the scan, and "
+        "write comparison.html with the changes of answers and organ volumes (extra compare)",
     )
     add(
         "--compare-mask",
@@ -115,23 +123,29 @@ def add_command(command: Command) -> None:
 
 
 def _analyze(options: argparse.Namespace) -> int:
+    with fetched(options) as inputs:
+        return _analyze_all(options, inputs)
+
+
+def _analyze_all(options: argparse.Namespace, inputs: "Fetched") -> int:
     from tqdm import tqdm
 
     from tumorchain_jax.inference.analyzer import TASKS, Analyzer
+    from tumorchain_jax.inference.asked import list_questions, refuse_other_questions
     from tumorchain_jax.inference.case_list import list_cases
     from tumorchain_jax.inference.verdict import check_scope
     from tumorchain_jax.reasoning.generate import Sampling
     from tumorchain_jax.report.folder import check_folder, check_parent
     from tumorchain_jax.report.index import write_index
 
-    cases = list_cases(options.input, options.mask, options.output)
+    cases = list_cases(inputs.paths, options.mask, options.output)
     if all(case.mask for case in cases) and (options.compare_mask or not options.compare):
         _refuse_segmenter_flags(options)
     questions = options.question or [TASKS[options.task]]
     for question in () if options.force else questions:
         check_scope(question)
     check_numbers(options, rounds=(1, 16), seed=SEEDS)
-    asked = [each for case in cases for each in _asked(case, questions)]
+    asked = [each for case in cases for each in list_questions(case, questions)]
     done = [each for each in asked if options.resume and (each.output / RECORD).is_file()]
     todo = [each for each in asked if each not in done]
     several = any(each.output != options.output for each in asked)
@@ -139,7 +153,7 @@ def _analyze(options: argparse.Namespace) -> int:
         check_parent(options.output, options.overwrite or options.resume)
     for each in todo:
         check_folder(each.output, options.overwrite)
-    _refuse_other_questions(done)
+    refuse_other_questions(done)
     if options.compare:
         _check_comparison(options, asked)
     if options.dicom:
@@ -165,9 +179,11 @@ def _analyze(options: argparse.Namespace) -> int:
     for case in tqdm(left, "scans", disable=True if len(left) < 2 else None):
         wanted = [each for each in todo if each.case is case]
         try:
-            for report, folder in _analyze_one(analyzer, wanted, options):
+            for report, folder, stored in _analyze_one(analyzer, wanted, options, inputs):
                 records.append(report.to_dict())
                 _print(report, folder, case.name, say)
+                if stored:
+                    say(stored)
         except InputError as error:
             if len(cases) == 1:
                 raise
@@ -186,33 +202,6 @@ def _analyze(options: argparse.Namespace) -> int:
     return 2 if refused else 0
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A question about a scan.
-
-    Attributes:
-        name: of its report, relative to the output.
-        output: folder of its report.
-    """
-
-    case: "CasePaths"
-    question: str
-    name: str
-    output: Path
-
-
-def _asked(case: "CasePaths", questions: "Sequence[str]") -> list[_Asked]:
-    if len(questions) == 1:
-        return [_Asked(case, questions[0], case.name, case.output)]
-    names = [f"question-{number}" for number in range(1, len(questions) + 1)]
-    # A single scan's folder is the output itself.
-    inside = "" if case.output.name != Path(case.name).name else f"{case.name}/"
-    return [
-        _Asked(case, question, f"{inside}{name}", case.output / name)
-        for name, question in zip(names, questions, strict=True)
-    ]
-
-
 def _print(report: "Report", folder: Path, name: str, say: "Say") -> None:
     say(f"\n{name}: {printable(report.question, allowed='')}")
     for finding in report.forced:
@@ -226,17 +215,7 @@ def _print(report: "Report", folder: Path, name: str, say: "Say") -> None:
         say(f"Comparison with the prior: {folder / COMPARISON}")
 
 
-def _refuse_other_questions(done: "Sequence[_Asked]") -> None:
-    """Refuse to complete a run of another question: its answers would stand in one table."""
-    for each in done:
-        path = each.output / RECORD
-        earlier = json.loads(path.read_bytes()).get("question")
-        if earlier != each.question:
-            hint = "ask the same, choose another folder, or --overwrite"
-            raise InputError(path, "question", repr(earlier), repr(each.question), hint)
-
-
-def _check_comparison(options: argparse.Namespace, asked: "Sequence[_Asked]") -> None:
+def _check_comparison(options: argparse.Namespace, asked: "Sequence[AskedPaths]") -> None:
     """Refuse a comparison of several scans, or where the library for it is missing."""
     from tumorchain_jax.scan.registration import check_library
 
@@ -264,11 +243,15 @@ def _refuse_segmenter_flags(options: argparse.Namespace) -> None:
 
 
 def _analyze_one(
-    analyzer: "Analyzer", asked: "Sequence[_Asked]", options: argparse.Namespace
-) -> "Iterator[tuple[Report, Path]]":
-    """Read a scan once, ask all its questions, and write each report."""
+    analyzer: "Analyzer",
+    asked: "Sequence[AskedPaths]",
+    options: argparse.Namespace,
+    inputs: "Fetched",
+) -> "Iterator[tuple[Report, Path, str]]":
+    """Read a scan once, ask all its questions, and write each report; say what was stored."""
     paths = asked[0].case
     case = analyzer.prepare(paths.ct, paths.mask, options.force)
+    case = replace(case, source=inputs.name(paths.ct))
     if options.mask and paths.mask is None:
         lacking = f"there is no mask of this scan in {options.mask[0].name}"
         case = replace(case, warnings=(lacking, *case.warnings))
@@ -281,7 +264,8 @@ def _analyze_one(
             from tumorchain_jax.inference.dicom_files import report_files
 
             more = more | report_files(report, paths.ct)
-        yield report, report.save(each.output, options.overwrite, more)
+        folder = report.save(each.output, options.overwrite, more)
+        yield report, folder, store_files(inputs, paths.ct, more) if options.stow else ""
 
 
 def _compared(
