@@ -18,7 +18,7 @@ FAILED = (
     "Compare by eye, and check that both are of one patient"
 )
 NO_MASKS = "a scan without organ masks has no volumes to compare"
-CUT = "organs at the edge of a scan are cut: a change of their volume means nothing"
+CUT = "organs at the edge of a scan are cut: their volumes are not compared"
 
 
 def compare_reports(
@@ -49,7 +49,7 @@ def _compare(
     if prior.labels is None or now.labels is None:
         warnings += (NO_MASKS,)
     else:
-        labels = resample_onto(prior.labels, after, found.to_prior, fill=0)
+        labels = resample_onto(prior.labels, after, found.to_prior, fill=0.0)
         overlap = _dice(labels, now.labels.voxels)
         for name in ORGANS[1:]:
             if name not in prior.organs and name not in now.organs:

@@ -47,8 +47,8 @@ class OrganChange:
 
     @property
     def percent(self) -> float | None:
-        """Change of the volume in percent of the prior's; None if either is missing."""
-        if self.before is None or self.after is None or self.before == 0:
+        """Change of the volume in percent of the prior's; None if either is missing or cut."""
+        if self.before is None or self.after is None or self.before == 0 or self.cut:
             return None
         return 100 * (self.after - self.before) / self.before
 
@@ -144,9 +144,9 @@ def _table(made: Comparison) -> str:
 
 
 def _row(each: OrganChange) -> str:
-    name = display_name(ORGANS.index(each.name)) + (" (cut)" if each.cut else "")
+    name = display_name(ORGANS.index(each.name))
     values = ["" if ml is None else f"{ml:.1f}" for ml in (each.before, each.after)]
-    change = "" if each.percent is None else f"{each.percent:+.0f} %"
+    change = "cut" if each.cut else "" if each.percent is None else f"{each.percent:+.1f} %"
     cells = "".join(f"<td>{value}</td>" for value in (*values, change, f"{each.dice:.2f}"))
     return f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
 

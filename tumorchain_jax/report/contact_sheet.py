@@ -14,7 +14,7 @@ from tumorchain_jax.scan.volume import Volume
 
 COUNTS = (6, 3, 3)
 """Axial, coronal and sagittal slices, at even distances within the organs."""
-SIDE, GAP, LINE, FONT = 320, 6, 18, 13
+SIDE, GAP, LINE, FONT, KEY = 320, 6, 18, 13, 8
 
 
 def contact_sheet(ct: Volume, labels: Volume) -> Image.Image:
@@ -45,8 +45,9 @@ def contact_sheet(ct: Volume, labels: Volume) -> Image.Image:
     top = down * (SIDE + GAP) + GAP
     for number, organ in enumerate(organs):
         row, column = divmod(number, across)
-        at = GAP + column * (SIDE + GAP), top + row * LINE
-        draw.text(at, f"■ {display_name(organ.label)}", organ.colour, font)
+        left, at = GAP + column * (SIDE + GAP), top + row * LINE
+        draw.rectangle((left, at + 4, left + KEY, at + 4 + KEY), organ.colour)
+        draw.text((left + 2 * KEY, at), display_name(organ.label), organ.colour, font)
     draw.text((GAP, top + rows * LINE), NOTICE, (170, 170, 170), font)
     return sheet
 
