@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import pytest
 
 
 @dataclass
@@ -53,6 +56,18 @@ class Files:
             for each in siblings
         ]
         self.content[f"/api/models/{repo}/tree/{commit}"] = json.dumps(tree).encode()
+
+
+def use_hub(patch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
+    """Let huggingface_hub take a server for the hub, with a cache of its own."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import close_session
+
+    patch.setattr(constants, "ENDPOINT", url)
+    patch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    close_session()
 
 
 @contextmanager

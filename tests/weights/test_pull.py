@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from file_server import Files, served
-from huggingface_hub.utils import close_session
+from file_server import Files, served, use_hub
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
@@ -158,16 +157,7 @@ def test_pulled_weights_are_the_segmenters_default(
 @pytest.fixture
 def hub(files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Files:
     """A repository of two files on a stand-in of the hub."""
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", files.url)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        files.url + "/{repo_id}/resolve/{revision}/{filename}",
-    )
-    close_session()
+    use_hub(monkeypatch, files.url, tmp_path / "hub")
     content = {"model.safetensors": WEIGHTS, "config.json": b"{}", "other.onnx": b"large"}
     files.put_repository("someone/model", COMMIT, content, license="apache-2.0")
     return files
@@ -195,7 +185,7 @@ def test_hub_without_network_says_what_to_fetch_by_hand(
     with pytest.raises(InputError, match="hf:someone/other: repository"):
         hub_folder("hf:someone/other")
     with pytest.raises(InputError, match="hf:OWNER/NAME"):
-        hub_folder("hf:../x")
+        hub_folder("hf:nothing")
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(InputError, match="hf download someone/model --revision main --local-dir"):
         hub_folder("hf:someone/model@main")

@@ -1,10 +1,12 @@
 """A label map as a DICOM Segmentation object (SEG), one segment an organ."""
 
+import colorsys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydicom.dataset import Dataset
+from pydicom.sr.coding import Code
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.dicom.device import LONGEST, UNVERIFIED, Device
@@ -13,6 +15,7 @@ from tumorchain_jax.dicom.source import SourceSeries
 from tumorchain_jax.scan.volume import Volume
 
 if TYPE_CHECKING:
+    from highdicom.color import CIELabColor
     from highdicom.seg import Segmentation, SegmentDescription
 
 SERIES_NUMBER = 9001
@@ -55,7 +58,7 @@ def segmentation(
         _segment(number, names[label], device, algorithm)
         for number, label in enumerate(present, start=1)
     ]
-    made = highdicom.seg.Segmentation(
+    return highdicom.seg.Segmentation(
         source.slices,
         order[labels.voxels].transpose(2, 1, 0),
         "BINARY",
@@ -69,7 +72,6 @@ def segmentation(
         series_description=f"Organs ({UNVERIFIED})",
         **device.equipment(),
     )
-    return made
 
 
 def _segment(number: int, name: str, device: Device, algorithm: Algorithm) -> "SegmentDescription":
@@ -96,16 +98,14 @@ def _segment(number: int, name: str, device: Device, algorithm: Algorithm) -> "S
     return segment
 
 
-def _item(code: object) -> Dataset:
+def _item(code: Code) -> Dataset:
     from highdicom.sr import CodedConcept
 
     return CodedConcept.from_code(code)
 
 
-def _colour(number: int) -> object:
+def _colour(number: int) -> "CIELabColor":
     """A colour for display; golden steps keep hues apart."""
-    import colorsys
-
     from highdicom.color import CIELabColor
 
     red, green, blue = colorsys.hls_to_rgb(number * 0.618034 % 1.0, 0.55, 0.8)

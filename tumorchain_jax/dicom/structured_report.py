@@ -20,8 +20,13 @@ from tumorchain_jax.dicom.source import SourceSeries
 
 if TYPE_CHECKING:
     from highdicom.seg import Segmentation
-    from highdicom.sr import EnhancedSR, VolumetricROIMeasurementsAndQualitativeEvaluations
+    from highdicom.sr import (
+        EnhancedSR,
+        TextContentItem,
+        VolumetricROIMeasurementsAndQualitativeEvaluations,
+    )
 
+DEVICE = Code("121007", "DCM", "Device")
 COMMENT = Code("121106", "DCM", "Comment")
 FINDINGS, FINDING = Code("121070", "DCM", "Findings"), Code("121071", "DCM", "Finding")
 CONCLUSIONS, CONCLUSION = Code("121076", "DCM", "Conclusions"), Code("121077", "DCM", "Conclusion")
@@ -69,7 +74,7 @@ def structured_report(
         model_name=device.model[:LONGEST],
         serial_number=device.identity[:LONGEST],
     )
-    context = sr.ObserverContext(Code("121007", "DCM", "Device"), observer)
+    context = sr.ObserverContext(sr.CodedConcept.from_code(DEVICE), observer)
     report = sr.MeasurementReport(
         sr.ObservationContext(observer_device_context=context),
         PROCEDURE,
@@ -111,7 +116,7 @@ def _section(title: Code, name: Code, texts: Iterable[str]) -> Dataset:
     return section
 
 
-def _texts(name: Code, texts: Iterable[str]) -> list[Dataset]:
+def _texts(name: Code, texts: Iterable[str]) -> "list[TextContentItem]":
     from highdicom.sr import TextContentItem
 
     # Text of a model or a file: without control characters, and never empty.

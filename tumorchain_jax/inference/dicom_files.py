@@ -10,7 +10,7 @@ from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.dicom.device import Device
 from tumorchain_jax.dicom.library import check_library
 from tumorchain_jax.dicom.secondary_capture import secondary_captures
-from tumorchain_jax.dicom.segmentation import segmentation
+from tumorchain_jax.dicom.segmentation import Algorithm, segmentation
 from tumorchain_jax.dicom.source import SourceSeries, read_source
 from tumorchain_jax.dicom.structured_report import Findings, structured_report
 from tumorchain_jax.report.folder import KEY_IMAGES, SEG, SR
@@ -55,7 +55,7 @@ def report_files(report: ReportRecord, scan: Path) -> dict[str, bytes]:
             device = Device(GIVEN, "unknown")
         else:
             device = segmenter_device(report.masks.source, report.masks.weights.values())
-        kind = "SEMIAUTOMATIC" if given else "AUTOMATIC"
+        kind: Algorithm = "SEMIAUTOMATIC" if given else "AUTOMATIC"
         seg = segmentation(source, report.labels, ORGANS, device, kind)
         measured = organ_statistics(report.ct, report.labels.voxels, ORGANS)
         organs = {

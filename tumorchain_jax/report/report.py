@@ -35,5 +35,5 @@ class Report(ReportRecord):
                 it cannot be written.
         """
         record = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        files = {RECORD: record + "\n", PAGE: render(self), **(more or {})}
+        files: dict[str, str | bytes] = {RECORD: record + "\n", PAGE: render(self), **(more or {})}
         return write_folder(folder, files, overwrite)
