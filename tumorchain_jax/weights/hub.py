@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx2
+
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.http_download import hash_file
 
@@ -47,8 +49,8 @@ def hub_folder(address: str, patterns: Sequence[str] = ()) -> HubFolder:
             only where there are no others.
 
     Raises:
-        InputError: the address is none; there is no such repository; the hub cannot be reached and
-            the cache lacks it; a file's bytes are not those that the hub lists.
+        InputError: the address is none; there is no such repository; the hub cannot be reached; a
+            file's bytes are not those that the hub lists.
     """
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError
@@ -71,7 +73,7 @@ def hub_folder(address: str, patterns: Sequence[str] = ()) -> HubFolder:
         what = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         hint = "check the name and revision; of a gated one, log in with `hf auth login`"
         raise InputError(address, "repository", what, "one that can be read", hint) from error
-    except (OSError, ValueError, RuntimeError) as error:
+    except (httpx2.HTTPError, OSError, ValueError, RuntimeError) as error:
         raise _unreachable(address, repo, revision, patterns, error) from error
     for each in info.siblings or []:
         file = path / each.rfilename
