@@ -138,10 +138,10 @@ def test_a_folder_of_scans_with_a_broken_one(
     assert not any("no mask" in warning for warning in good["warnings"])
     assert "skipped" in captured.err
     assert "broken.nii.gz" in captured.err
-    files = ["answers.csv", "good", "index.html", "other"]
+    files = ["good", "index.html", "other", "summary.csv"]
     assert sorted(path.name for path in out.iterdir()) == files
     assert main([*words, "--json"]) == 2
-    assert "out: output: found a folder with answers.csv" in capsys.readouterr().err
+    assert "out: output: found a folder with good" in capsys.readouterr().err
     (out / "index.html").unlink()
 
     (scans / "broken.nii.gz").unlink()
@@ -154,8 +154,8 @@ def test_a_folder_of_scans_with_a_broken_one(
     assert "1 already done" in capsys.readouterr().out
     assert (out / "good" / "report.json").stat().st_mtime_ns == stamp
     assert (out / "other" / "report.html").is_file()
-    table = (out / "answers.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in table] == ["file", "good.nii.gz", "other.nii.gz"]
+    table = (out / "summary.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in table] == ["scan", "good.nii.gz", "other.nii.gz"]
     assert 'href="other/report.html"' in (out / "index.html").read_text()
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import nibabel as nib
 import numpy as np
+import pydicom
 import pytest
+from dicom_series import write_series
+from PIL import Image
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
@@ -123,6 +126,31 @@ def test_one_label_map(ct: Path, tmp_path: Path, segment: Segment) -> None:
         "seg.nii.gz",
         "seg.statistics.json",
     ]
+
+
+def test_dicom_seg_and_contact_sheet_beside_the_label_map(
+    ct: Path, tmp_path: Path, segment: Segment
+) -> None:
+    pytest.importorskip("highdicom")
+    series = write_series(read_ct(ct), tmp_path / "series")
+    out = tmp_path / "new" / "seg.nii.gz"
+    code, _, errors = segment("-i", series, "-o", out, "--dicom", "--preview")
+    assert (code, errors) == (0, "")
+    names = ["seg.nii.gz", "seg.preview.png", "seg.segmentation.dcm"]
+    assert sorted(path.name for path in out.parent.iterdir()) == names
+    made = pydicom.dcmread(out.parent / "seg.segmentation.dcm")
+    assert [each.SegmentLabel for each in made.SegmentSequence] == ["spleen", "liver"]
+    labels = read_labels(out, read_ct(series)).voxels
+    assert made.pixel_array.sum() == np.count_nonzero(labels)
+    assert (made.PatientID, made.SegmentSequence[0].SegmentAlgorithmType) == ("T-0042", "AUTOMATIC")
+    with Image.open(out.parent / "seg.preview.png") as sheet:
+        assert len(sheet.convert("RGB").getcolors(1 << 24)) > 50
+    # Of an earlier run nothing stays that the new one does not have.
+    assert segment("-i", series, "-o", out, "--overwrite")[0] == 0
+    assert sorted(path.name for path in out.parent.iterdir()) == names[:1]
+    code, _, errors = segment("-i", ct, "-o", tmp_path / "other.nii.gz", "--dicom")
+    assert code == 2
+    assert "no DICOM series" in errors
 
 
 def test_a_file_an_organ(ct: Path, tmp_path: Path, segment: Segment) -> None:

@@ -251,3 +251,9 @@ def test_part_runs_when_the_question_names_its_organ(patient: Patient) -> None:
     assert all("aorta" in report.organs for report in reports)
     alone = analyzer.batch([(case, questions[1])])
     assert alone[0].trace == reports[1].trace
+
+
+def test_empty_label_map_is_refused(analyzer: Analyzer, patient: Patient) -> None:
+    nothing = Volume(np.zeros(patient.ct.shape, np.uint8), patient.ct.affine, "labels.nii.gz")
+    with pytest.raises(InputError, match=r"labels.nii.gz: labels: found no organ at all"):
+        analyzer.prepare(patient.ct, nothing)

@@ -11,7 +11,7 @@ from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     EnhancedCTImageStorage,
     ExplicitVRLittleEndian,
-    JPEGLSLossless,
+    HTJ2KLossless,
     MediaStorageDirectoryStorage,
     RLELossless,
     SecondaryCaptureImageStorage,
@@ -225,7 +225,7 @@ def too_few(slices):
 
 
 def undecodable(slices):
-    slices[3].file_meta.TransferSyntaxUID = JPEGLSLossless
+    slices[3].file_meta.TransferSyntaxUID = HTJ2KLossless
     slices[3].PixelData = b"\xfe\xff\x00\xe0\x00\x00\x00\x00"
     slices[3]["PixelData"].VR = "OB"
     slices[3]["PixelData"].is_undefined_length = True
@@ -319,7 +319,7 @@ FAULTS = [
     (enhanced, "NumberOfFrames", "multi-frame"),
     (colours, "SamplesPerPixel", "3"),
     (too_few, "slices", "7 CT slices"),
-    (undecodable, "TransferSyntaxUID", "JPEG-LS"),
+    (undecodable, "TransferSyntaxUID", "High-Throughput"),
     (deflated, "TransferSyntaxUID", "Deflated"),
     (damaged_rle, "PixelData", "10 x 14 pixels"),
     (short_pixels, "PixelData", "278 bytes"),

@@ -166,7 +166,7 @@ def test_what_flags_mean(
         make_segmenter("totalsegmentator", dtype="bfloat16")
     with pytest.raises(InputError, match="--fast: found --segmenter none"):
         make_segmenter("none", fast=True)
-    with pytest.raises(InputError, match="--fast: found no --weights"):
+    with pytest.raises(InputError, match="--fast: found no weights"):
         make_segmenter(fast=True)
     one = write_model(tmp_path / "one", ["liver"], weights=False)
     with pytest.raises(InputError, match="--fast: found one model"):

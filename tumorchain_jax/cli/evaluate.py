@@ -165,14 +165,16 @@ def _settings(options: argparse.Namespace) -> "PatientSettings":
 
 
 def _segmenter(options: argparse.Namespace) -> "TotalSegmenter | None":
-    from tumorchain_jax.segmentation.factory import make_segmenter
+    from tumorchain_jax.segmentation.factory import make_segmenter, nano_segmenter
 
     if options.segment is None:
         return None
     if options.data or options.items:
         hint = "ask about phantoms or real CTs"
         raise InputError("command line", "--segment", "a data set", "scans", hint)
-    return make_segmenter(weights=None if options.segment is True else options.segment)
+    if options.segment is True:
+        return nano_segmenter()
+    return make_segmenter(weights=options.segment)
 
 
 def _relabel(text: str) -> dict[int, int]:
@@ -193,7 +195,7 @@ def _relabel(text: str) -> dict[int, int]:
 
 def _dice(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.dice import dice_text, phantom_dice, scan_dice, summarise
-    from tumorchain_jax.segmentation.factory import make_segmenter
+    from tumorchain_jax.segmentation.factory import nano_segmenter
 
     if options.data or options.items:
         expected, hint = "digital patients or real CTs", "leave out --data and --rescore"
@@ -201,7 +203,7 @@ def _dice(options: argparse.Namespace) -> int:
     check_numbers(options, phantoms=(1, 10**6), seed=SEEDS)
     settings = _settings(options)
     use_compilation_cache()
-    segmenter = _segmenter(options) or make_segmenter()
+    segmenter = _segmenter(options) or nano_segmenter()
     if options.real:
         rows = scan_dice(segmenter, options.real, options.relabel)
     else:

@@ -32,6 +32,7 @@ from tumorchain_jax.cli import (
     segment,
     serve,
     train,
+    weights,
 )
 from tumorchain_jax.cli.options import Run
 from tumorchain_jax.core.text import printable
@@ -40,7 +41,7 @@ PROGRAM = "tumorchain"
 GROUPS: Mapping[str, tuple[ModuleType, ...]] = {
     "Start here": (demo, analyze, segment, train, evaluate, calibrate, judge, compare),
     "Data": (phantoms, engine, prepare),
-    "Weights": (convert, chat, serve),
+    "Weights": (weights, convert, chat, serve),
     "Breast ultrasound": (bus, bust),
     "Large machines": (preflight, compile),
     "Research": (deeptumorvqa, experiments, bench, info),

@@ -4,13 +4,18 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tumorchain_jax import NOTICE
 from tumorchain_jax.cli.options import Command, use_compilation_cache
 from tumorchain_jax.cli.printing import printer
-from tumorchain_jax.cli.segmenter_flags import segmenter_of, takes_segmenter
+from tumorchain_jax.cli.segmenter_flags import segmenter_hint, segmenter_of, takes_segmenter
+from tumorchain_jax.cli.web_input import fetched, scan_input, store_files, takes_web
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.text import printable
+
+if TYPE_CHECKING:
+    from tumorchain_jax.cli.web_input import Fetched
 
 
 def add_command(command: Command) -> None:
@@ -20,12 +25,13 @@ def add_command(command: Command) -> None:
     add(
         "-i",
         "--input",
-        type=Path,
+        type=scan_input,
         nargs="+",
         metavar="CT",
-        help="NIfTI file, folder or zip archive of a DICOM series, or folder of scans, as for "
-        "analyze",
+        help="NIfTI file, folder or zip archive of a DICOM series, address of a series on a "
+        "DICOMweb server, or folder of scans, as for analyze",
     )
+    takes_web(segment)
     add(
         "-o",
         "--output",
@@ -67,6 +73,18 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="segment a scan that cannot be an abdominal CT, such as a leg or noise, all the same",
     )
+    add(
+        "--dicom",
+        action="store_true",
+        help="of DICOM series: also write a DICOM SEG of the scan's own patient and study "
+        "(SEG.segmentation.dcm, or segmentation.dcm in a folder of organs; extra dicom)",
+    )
+    add(
+        "--preview",
+        action="store_true",
+        help="also write a contact sheet of the scan with the organs' outlines (SEG.preview.png, "
+        "or preview.png in a folder of organs)",
+    )
     add("--quiet", action="store_true", help="print nothing")
     add("--json", action="store_true", help="print results as JSON, a list for several CTs")
     add(
@@ -77,15 +95,7 @@ def add_command(command: Command) -> None:
 
 
 def _segment(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
-    from tumorchain_jax.inference.segment_files import (
-        CLASSES,
-        check_job,
-        check_organs,
-        list_jobs,
-        segment,
-    )
+    from tumorchain_jax.inference.segment_files import CLASSES
 
     if options.list_classes:
         lines = "\n".join(f"{number:3} {name}" for number, name in CLASSES.items())
@@ -94,10 +104,33 @@ def _segment(options: argparse.Namespace) -> int:
     for flag in ("input", "output"):
         if getattr(options, flag) is None:
             raise InputError("command line", f"-{flag[0]}", "none", "a path", "name it")
-    jobs = list_jobs(options.input, options.output, options.ml, options.overwrite)
+    with fetched(options) as inputs:
+        return _segment_all(options, inputs)
+
+
+def _segment_all(options: argparse.Namespace, inputs: "Fetched") -> int:
+    from tqdm import tqdm
+
+    from tumorchain_jax.inference.segment_files import (
+        PREVIEW,
+        STATISTICS,
+        check_job,
+        check_organs,
+        list_jobs,
+        segment,
+    )
+    from tumorchain_jax.report.folder import SEG
+
+    sides = ((STATISTICS, options.statistics), (SEG, options.dicom), (PREVIEW, options.preview))
+    more = tuple(name for name, wanted in sides if wanted)
+    jobs = list_jobs(inputs.paths, options.output, options.ml, options.overwrite, more)
     scans = [job.ct for job in jobs]
     for job in jobs:
         check_job(job, scans)
+    if options.dicom:
+        from tumorchain_jax.inference.dicom_files import check_sources
+
+        check_sources(scans)
     organs = options.roi_subset
     segmenter = segmenter_of(options, options.resampling_order, organs, options.quiet)
     check_organs(segmenter, organs or ())
@@ -105,7 +138,11 @@ def _segment(options: argparse.Namespace) -> int:
     done, refused = [], 0
     for job in tqdm(jobs, "scans", disable=True if options.quiet or len(jobs) < 2 else None):
         try:
-            facts = segment(segmenter, job, organs, options.statistics, options.force)
+            facts = segment(segmenter, job, organs, options.force)
+            facts["scan"] = inputs.name(job.ct)
+            stored = ""
+            if options.stow and (seg := job.beside(SEG)).is_file():
+                stored = store_files(inputs, job.ct, {SEG: seg.read_bytes()})
         except InputError as error:
             if len(jobs) == 1:
                 raise
@@ -121,8 +158,11 @@ def _segment(options: argparse.Namespace) -> int:
             count = len(facts["found"])
             found = f"{count} organ{'s' * (count != 1)} found by {segmenter.name}"
             line = f"{facts['output']}: {found}, {facts['seconds']:.1f} s"
-            tqdm.write(printable(line), sys.stdout)
+            tqdm.write(printable(f"{line}\n{stored}" if stored else line), sys.stdout)
     if options.json:
         print(json.dumps(done if len(jobs) > 1 else done[0]))
-    printer(options.quiet or options.json)(NOTICE)
+    say = printer(options.quiet or options.json)
+    if hint := segmenter_hint(segmenter):
+        say(hint)
+    say(NOTICE)
     return 2 if refused else 0

@@ -25,8 +25,8 @@ def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
         const="",
         metavar="DIR",
         help="weights of an nnU-Net model, or TotalSegmentator's; without DIR: the folder in which "
-        "TotalSegmentator keeps them; default: the nano segmenter of the package, which has seen "
-        "digital patients alone",
+        "TotalSegmentator keeps them; default: that folder if `weights pull` filled it, else the "
+        "nano segmenter of the package, which has seen digital patients alone",
     )
     add(
         "--segmenter-dtype",
@@ -42,6 +42,19 @@ def takes_segmenter(command: argparse.ArgumentParser, kinds: list[str]) -> None:
         help="segment again: do not use masks cached in ~/.cache/tumorchain/segmentations "
         "(XDG_CACHE_HOME; up to 2 GiB, named by a hash of scan and weights)",
     )
+
+
+HINT = (
+    "The organ masks are the nano segmenter's, which has seen digital patients alone. For real "
+    "scans fetch TotalSegmentator's weights once: tumorchain weights pull totalsegmentator"
+)
+
+
+def segmenter_hint(segmenter: "TotalSegmenter") -> str:
+    """Return what to say of the segmenter that was used; "" for any but the nano segmenter."""
+    from tumorchain_jax.segmentation.factory import NANO_NAME
+
+    return HINT if segmenter.name == NANO_NAME else ""
 
 
 def segmenter_of(

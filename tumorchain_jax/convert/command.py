@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.convert.format import Facts, Options
+from tumorchain_jax.convert.hub import export_hub
 from tumorchain_jax.convert.nnunet import NNUNET
 from tumorchain_jax.convert.published import PUBLISHED
 from tumorchain_jax.convert.tumorchain import TUMORCHAIN
 from tumorchain_jax.convert.vision_language import VISION_LANGUAGE
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.weights.hub import hub_folder, is_hub_address
 
 FORMATS = (NNUNET, TUMORCHAIN, VISION_LANGUAGE, PUBLISHED)
 """The first that detects a folder is its format."""
@@ -25,16 +27,35 @@ def convert(
     adapter: Path | None = None,
     drop_head: bool = False,
     tower: bool = False,
+    hub: Path | None = None,
 ) -> Facts:
     """Run one conversion verb: import, export, inspect or verify.
 
+    Args:
+        hub: of an export: the folder of a Hugging Face repository, in place of `output`.
+        source: a folder or file, or `hf:OWNER/NAME[@REVISION]` of the Hugging Face Hub.
+
     Returns:
-        what was done or found; of `verify` with `same`.
+        what was done or found; of `verify` with `same`, of the hub's with `revision`.
 
     Raises:
         InputError: the input cannot be used, an option is not one of its format, or `output` is
             not given where it is needed.
     """
+    if is_hub_address(str(source)):
+        fetched = hub_folder(str(source))
+        facts = convert(
+            what, fetched.path, output, dtype, base, adapter, drop_head=drop_head, tower=tower
+        )
+        return {"revision": fetched.revision, **facts}
+    if hub is not None:
+        given = [name for name, value in (("-o", output), ("--dtype", dtype)) if value]
+        if what != "export" or given:
+            found = f"with {given[0]}" if given else f"with {what}"
+            raise InputError(
+                "command line", "--hub", found, "export -i CHECKPOINT alone", "omit it"
+            )
+        return {"output": str(hub), "tensors": export_hub(source, hub)}
     options = Options(dtype, base, adapter, drop_head, tower)
     # An output can tell more than a damaged source.
     of = [source, output] if what == "verify" and output else [source]

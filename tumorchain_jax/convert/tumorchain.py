@@ -70,9 +70,11 @@ def _all_parts(config: TumorChainConfig) -> tuple[Part, ...]:
     )
 
 
-def _is_ours(folder: Path) -> bool:
+def is_ours(folder: Path) -> bool:
     """Whether a folder is a checkpoint that training exported."""
-    return (folder / OURS).is_file() and "preprocess" in _read_config(folder)
+    config = _read_config(folder)
+    # A repository for the hub has both as well, and a `model_type`.
+    return (folder / OURS).is_file() and "preprocess" in config and "model_type" not in config
 
 
 def _is_theirs(folder: Path) -> bool:
@@ -102,8 +104,8 @@ def export_tumorchain(source: Path, output: Path, options: Options) -> int:
 
 
 def _write_theirs(source: Path, output: Path) -> int:
-    config, found = _open_ours(source)
-    count = write_files(output, _parts(source, config), found)
+    config, found = open_ours(source)
+    count = write_files(output, parts(source, config), found)
     _write_companions(source, output, config)
     return count
 
@@ -128,7 +130,7 @@ def _write_ours(source: Path, output: Path) -> int:
     count = 0
     with (output / OURS).open("w+b") as stream:
         writer = TensorWriter(stream, specs, made_by="np")
-        for part in _parts(source, config):
+        for part in parts(source, config):
             found = read_file(source / part.file)
             check_tensors(source / part.file, found, part.specs)
             for path, source_of in part.sources.items():
@@ -148,19 +150,19 @@ def inspect_tumorchain(source: Path, options: Options) -> Facts:
     Raises:
         InputError: a file is missing or damaged, or has other tensors than the configuration says.
     """
-    is_ours = _is_ours(source)
-    config = _open_ours(source)[0] if is_ours else _model(source)
+    ours = is_ours(source)
+    config = open_ours(source)[0] if ours else _model(source)
     shapes = {path: leaf.shape for path, leaf in abstract_params(config).items()}
     parameters: dict[str, Any] = {}
-    for part in _parts(source, config):
-        if not is_ours:
+    for part in parts(source, config):
+        if not ours:
             check_tensors(source / part.file, read_file(source / part.file), part.specs)
         for path, source_of in part.sources.items():
             shape = list(shapes[path])
             parameters[path] = {"shape": shape, "from": f"{part.file}: {source_of.keys[0]}"}
-    count = len(shapes) if is_ours else sum(len(p.specs) for p in _parts(source, config))
+    count = len(shapes) if ours else sum(len(p.specs) for p in parts(source, config))
     return {
-        "family": f"tumorchain ({'a checkpoint' if is_ours else 'for PyTorch'})",
+        "family": f"tumorchain ({'a checkpoint' if ours else 'for PyTorch'})",
         "config": config.to_dict(),
         "tensors": count,
         "bytes": sum(prod(shape) for shape in shapes.values()) * FLOAT32.itemsize,
@@ -180,9 +182,9 @@ def verify_tumorchain(source: Path, converted: Path) -> Verdict:
     Raises:
         InputError: a folder is damaged, or of another model than its configuration says.
     """
-    ours, theirs = (source, converted) if _is_ours(source) else (converted, source)
-    config, found = _open_ours(ours)
-    verdict = compare_files(theirs, _parts(ours, config), found)
+    ours, theirs = (source, converted) if is_ours(source) else (converted, source)
+    config, found = open_ours(ours)
+    verdict = compare_files(theirs, parts(ours, config), found)
     pairs = {"config.json": "config.json", TOKENIZER: f"{LANGUAGE_MODEL}/{TOKENIZER}"}
     for name, other in pairs.items():
         same = (theirs / other).is_file() and _bytes(ours / name) == _bytes(theirs / other)
@@ -213,7 +215,7 @@ def _model(folder: Path) -> TumorChainConfig:
         raise InputError(path, "model", found, "a TumorChain", hint) from error
 
 
-def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
+def open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
     """Open the weights of a checkpoint, which must be those of its configuration."""
     config = _model(folder)
     found = read_file(folder / OURS)
@@ -222,9 +224,9 @@ def _open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
     return config, found
 
 
-def _parts(folder: Path, config: TumorChainConfig) -> list[File]:
+def parts(folder: Path, config: TumorChainConfig) -> list[File]:
     """List the files that a model has."""
-    return files_of(folder, _all_parts(config), abstract_params(config))
+    return files_of(folder, _allparts(config), abstract_params(config))
 
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:
@@ -236,11 +238,11 @@ def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> N
     # As it is in the checkpoint, to the byte.
     shutil.copyfile(source / TOKENIZER, folder / TOKENIZER)
     fields = language_model(config.decoder).transformers_config(config.decoder)
-    _write_json(folder / "config.json", fields)
+    write_json(folder / "config.json", fields)
     ends = {"eos_token_id": tokenizer.im_end, "pad_token_id": tokenizer.pad, "do_sample": False}
-    _write_json(folder / "generation_config.json", ends)
+    write_json(folder / "generation_config.json", ends)
     if config.lora:
-        _write_json(output / ADAPTER / adapter.CONFIG, _adapter_config(config.lora, config))
+        write_json(output / ADAPTER / adapter.CONFIG, _adapter_config(config.lora, config))
 
 
 def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
@@ -255,13 +257,14 @@ def _adapter_config(lora: LoRA, config: TumorChainConfig) -> dict:
     return adapter.adapter_config(lora, ranks, alphas)
 
 
-def _write_json(path: Path, values: dict) -> None:
+def write_json(path: Path, values: dict) -> None:
+    """Write values as indented JSON."""
     path.write_text(json.dumps(values, indent=2) + "\n")
 
 
 TUMORCHAIN = Format(
     name="a TumorChain",
-    detect=lambda folder: _is_ours(folder) or _is_theirs(folder),
+    detect=lambda folder: is_ours(folder) or _is_theirs(folder),
     inspect=inspect_tumorchain,
     to_ours=import_tumorchain,
     to_theirs=export_tumorchain,

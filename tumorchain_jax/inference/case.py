@@ -9,6 +9,7 @@ import numpy as np
 from nibabel.spatialimages import SpatialImage
 
 from tumorchain_jax.anatomy.organs import DIGESTIVE
+from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.reasoning.crops import ScanCrops, cut_crops, place_crops
 from tumorchain_jax.reasoning.organ_cells import CropLabels, OrganCells, organ_cells
 from tumorchain_jax.scan.checks import check_ct, check_mask
@@ -141,7 +142,11 @@ def _read_mask(mask: Scan, ct: Volume) -> tuple[Volume, tuple[str, ...]]:
             warnings = (MADE.format(segmenter),)
     else:
         labels = align_labels(_volume(mask), ct)
-    return labels, warnings + check_mask(labels, ct)
+    warnings += check_mask(labels, ct)
+    if not labels.voxels.any():
+        hint = "give the scan's own label map, or leave out the mask: the scan is segmented then"
+        raise InputError(labels.source, "labels", "no organ at all", "organs", hint)
+    return labels, warnings
 
 
 def _cut(

@@ -15,7 +15,11 @@ import numpy as np
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory, write_file
+from tumorchain_jax.dicom.source import read_source
 from tumorchain_jax.inference.case_list import NIFTI, list_cases, scan_name
+from tumorchain_jax.inference.dicom_files import labels_file
+from tumorchain_jax.report.contact_sheet import contact_sheet, png
+from tumorchain_jax.report.folder import SEG
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.scan.volume import Volume
 from tumorchain_jax.scope.check import check_labels, check_scan
@@ -28,7 +32,9 @@ from tumorchain_jax.segmentation.total import TotalSegmenter
 
 CLASSES = dict(enumerate(TOTALSEGMENTATOR))
 del CLASSES[0]
-STATISTICS = "statistics.json"
+STATISTICS, PREVIEW = "statistics.json", "preview.png"
+SIDE_FILES = (STATISTICS, SEG, PREVIEW)
+NO_SEG = "no organ was found, so there is no DICOM SEG"
 OTHER_ENDINGS = (".gz", ".mha", ".mhd", ".nrrd", ".mgz", ".dcm", ".img", ".hdr", ".npy", ".npz")
 """Endings of volume files that are not written here: nobody means a folder of such a name."""
 
@@ -40,27 +46,32 @@ class Job:
     Attributes:
         output: a `.nii.gz` or `.nii` file for one label map, or a folder for one file per organ.
         overwrite: an earlier label map, or a folder of nothing but organs, may be there.
+        more: names of the files that are written beside it: of `SIDE_FILES`.
     """
 
     ct: Path
     output: Path
     overwrite: bool = False
+    more: tuple[str, ...] = ()
 
     @property
     def one_map(self) -> bool:
         """Whether all organs go to one file."""
         return self.output.name.endswith(NIFTI)
 
-    @property
-    def statistics(self) -> Path:
-        """The path of the statistics."""
+    def beside(self, name: str) -> Path:
+        """The path of a side file: in the folder, or named after the label map."""
         if not self.one_map:
-            return self.output / STATISTICS
-        return self.output.with_name(f"{scan_name(self.output)}.{STATISTICS}")
+            return self.output / name
+        return self.output.with_name(f"{scan_name(self.output)}.{name}")
 
 
 def list_jobs(
-    inputs: Sequence[Path], output: Path, one_map: bool, overwrite: bool = False
+    inputs: Sequence[Path],
+    output: Path,
+    one_map: bool,
+    overwrite: bool = False,
+    more: tuple[str, ...] = (),
 ) -> list[Job]:
     """List the label maps that a command line asks for.
 
@@ -69,6 +80,7 @@ def list_jobs(
         output: a NIfTI file, for one scan; or a folder that gets NAME.nii.gz of each scan with
             `one_map`, else ORGAN.nii.gz of the one scan, or NAME/ORGAN.nii.gz of several.
         overwrite: replace earlier outputs.
+        more: names of side files of each, of `SIDE_FILES`.
 
     Raises:
         InputError: as `list_cases`, or one file for several scans, or a file that is not NIfTI.
@@ -81,10 +93,16 @@ def list_jobs(
         if len(cases) != 1:
             found, hint = f"one file for {len(cases)} scans", "name a folder"
             raise InputError(output, "-o", found, "one scan, or a folder", hint)
-        return [Job(cases[0].ct, output, overwrite)]
-    if one_map:
-        return [Job(case.ct, output / f"{case.name}.nii.gz", overwrite) for case in cases]
-    return [Job(case.ct, case.output, overwrite) for case in cases]
+        return [Job(cases[0].ct, output, overwrite, more)]
+    return [
+        Job(
+            case.ct,
+            output / f"{case.name}.nii.gz" if one_map else case.output,
+            overwrite,
+            more,
+        )
+        for case in cases
+    ]
 
 
 def _is_other_file(name: str) -> bool:
@@ -128,14 +146,14 @@ def check_job(job: Job, scans: Sequence[Path]) -> None:
         inside = not job.one_map and output in scan.resolve().parents
         if inside or scan.resolve() == output:
             raise _refusal(job.output, f"the scan {scan}", "another")
-    for path in (job.output, job.statistics):
+    for path in (job.output, *map(job.beside, {STATISTICS, *job.more})):
         if path.exists() and not job.overwrite:
             raise _refusal(path, "an existing one", "a new one (or --overwrite)")
     if job.output.exists() and job.output.is_dir() == job.one_map:
         found, expected = ("a folder", "a file") if job.one_map else ("a file", "a folder")
         raise _refusal(job.output, found, expected)
     if job.output.is_dir():
-        ours = {STATISTICS, *(f"{name}.nii.gz" for name in CLASSES.values())}
+        ours = {*SIDE_FILES, *(f"{name}.nii.gz" for name in CLASSES.values())}
         others = sorted(path.name for path in job.output.iterdir() if path.name not in ours)
         if others:
             raise _refusal(job.output, f"{others[0]}, which is no organ", "masks of organs alone")
@@ -152,14 +170,12 @@ def segment(
     segmenter: TotalSegmenter,
     job: Job,
     organs: Sequence[str] | None = None,
-    statistics: bool = False,
     force: bool = False,
 ) -> dict[str, Any]:
     """Segment one scan and write what was found.
 
     Args:
         organs: names; None: all that the segmenter finds.
-        statistics: measure each organ, into a file of its own.
         force: segment a scan that cannot be an abdominal CT.
 
     Returns:
@@ -178,21 +194,30 @@ def segment(
     doubts = map(IMPLAUSIBLE.format, check_labels(labels, coarse))
     wanted = segmenter.organs if organs is None else organs
     names = {number: name for number, name in CLASSES.items() if name in wanted}
-    record = None
-    if statistics:
+    weights = {model.name: model.identity() for model in segmenter.models_for(wanted)}
+    files: dict[str, bytes] = {}
+    record, lacking = None, []
+    if STATISTICS in job.more:
         record = totalsegmentator_record(organ_statistics(ct, labels.voxels, names))
+        files[STATISTICS] = f"{json.dumps(record, indent=4)}\n".encode()
+    if PREVIEW in job.more:
+        files[PREVIEW] = png(contact_sheet(ct, labels))
+    if SEG in job.more and labels.voxels.any():
+        source = read_source(job.ct)
+        files[SEG] = labels_file(source, labels, segmenter.name, weights.values())
+    elif SEG in job.more:
+        lacking = [NO_SEG]
     try:
-        _write(job, labels, names, segmenter.name, record)
+        _write(job, labels, names, segmenter.name, files)
     except OSError as error:
         found = error.strerror or type(error).__name__
         raise _refusal(job.output, found, "a place to write to") from error
-    models = segmenter.models_for(wanted)
     facts: dict[str, Any] = {
         "scan": str(job.ct),
         "output": str(job.output),
         "segmenter": segmenter.name,
-        "weights": {model.name: model.identity() for model in models},
-        "warnings": [*ct.warnings, *assessed.warnings, *doubts],
+        "weights": weights,
+        "warnings": [*ct.warnings, *assessed.warnings, *doubts, *lacking],
         "forced": list(assessed.forced),
         "found": [names[number] for number in np.unique(labels.voxels).tolist() if number],
     }
@@ -206,21 +231,21 @@ def _write(
     labels: Volume,
     names: Mapping[int, str],
     segmenter: str,
-    statistics: Mapping[str, Any] | None,
+    files: Mapping[str, bytes],
 ) -> None:
-    """Write all files; an earlier output, statistics included, is replaced as a whole."""
+    """Write all files; an earlier output, its side files included, is replaced as a whole."""
     job.output.parent.mkdir(parents=True, exist_ok=True)
-    record = None if statistics is None else f"{json.dumps(statistics, indent=4)}\n".encode()
     if job.one_map:
         write_labels(job.output, labels, names, segmenter)
-        if record is None:
-            job.statistics.unlink(missing_ok=True)
-        else:
-            write_file(job.statistics, record)
+        for name in SIDE_FILES:
+            if name in files:
+                write_file(job.beside(name), files[name])
+            elif job.overwrite:
+                job.beside(name).unlink(missing_ok=True)
         return
     with atomic_directory(job.output.resolve(), job.overwrite) as folder:
         for number, name in names.items():
             mask = Volume((labels.voxels == number).astype(np.uint8), labels.affine)
             write_labels(folder / f"{name}.nii.gz", mask, {1: name}, segmenter)
-        if record is not None:
-            write_file(folder / STATISTICS, record)
+        for name, content in files.items():
+            write_file(folder / name, content)

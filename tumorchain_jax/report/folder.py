@@ -8,7 +8,11 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
 
 RECORD, PAGE = "report.json", "report.html"
-REPORT_FILES = (RECORD, PAGE)
+SEG, SR = "segmentation.dcm", "report.dcm"
+KEY_IMAGES = tuple(f"key-image-{number}.dcm" for number in range(1, 7))
+COMPARISON, CHANGES = "comparison.html", "comparison.json"
+REPORT_FILES = (RECORD, PAGE, COMPARISON, CHANGES, SEG, SR, *KEY_IMAGES)
+"""All that a report can have; a comparison and DICOM objects only where they were asked for."""
 
 
 def check_folder(folder: Path, overwrite: bool, files: Collection[str] = REPORT_FILES) -> None:
@@ -51,13 +55,14 @@ def check_parent(folder: Path, add: bool) -> None:
         raise InputError(folder, "output", f"a folder with {found[0]}", "a new folder", hint)
 
 
-def write_folder(folder: Path, files: Mapping[str, str], overwrite: bool) -> Path:
-    """Write a folder of UTF-8 text files so that it appears at once and whole.
+def write_folder(folder: Path, files: Mapping[str, str | bytes], overwrite: bool) -> Path:
+    """Write a folder of files, texts in UTF-8, so that it appears at once and whole.
 
     Args:
         folder: output folder; missing parents are made.
-        files: name -> text.
-        overwrite: replace an earlier folder of these files once the new one is complete.
+        files: name -> content.
+        overwrite: replace an earlier folder of these files, or of a report's, once the new one is
+            complete.
 
     Returns:
         The folder, as an absolute path without links.
@@ -65,14 +70,17 @@ def write_folder(folder: Path, files: Mapping[str, str], overwrite: bool) -> Pat
     Raises:
         InputError: as `check_folder`, or the folder cannot be written.
     """
-    check_folder(folder, overwrite, files)
+    check_folder(folder, overwrite, {*files, *REPORT_FILES})
     folder = folder.resolve()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_directory(folder, overwrite) as part:
-            for name, text in files.items():
+            for name, content in files.items():
                 # Model text and file names may hold lone surrogates, which UTF-8 cannot write.
-                (part / name).write_bytes(text.encode("utf-8", "replace"))
+                encoded = (
+                    content.encode("utf-8", "replace") if isinstance(content, str) else content
+                )
+                (part / name).write_bytes(encoded)
     except OSError as error:
         raise _refusal(folder, error.strerror or "an error", "a place to write to") from error
     return folder

@@ -17,7 +17,7 @@ from scipy import ndimage
 from tumorchain_jax.anatomy.organs import MERGE
 from tumorchain_jax.report.pictures import Colour, Picture
 from tumorchain_jax.report.record import ReportRecord, View
-from tumorchain_jax.report.windows import levels
+from tumorchain_jax.report.windows import Window, levels, window_greys
 from tumorchain_jax.scan.orientation import canonical
 from tumorchain_jax.scan.volume import Volume
 
@@ -146,16 +146,37 @@ class ScanPictures:
             organs: whose masks are outlined.
             cells: are tinted with the first organ's colour.
         """
+        grey, overlay = self._drawn(axis, index, organs, cells)
+        name, sides = PLANES[axis]
+        outlines = ""
+        if overlay is not None:
+            alpha = overlay.info["transparency"]
+            outlines = _uri(overlay, "png", optimize=True, transparency=alpha)
+        uri = _uri(grey, "jpeg", quality=QUALITY)
+        width_mm = self._size_mm[2 if axis < 2 else 1]
+        return Picture(name, sides, *grey.size, uri, outlines, width_mm, hu=True)
+
+    def rgb(self, axis: int, index: int, organs: Sequence[Outlined], window: Window) -> Image.Image:
+        """Draw one slice in a window, with the organs' outlines, for a file without layers."""
+        grey, overlay = self._drawn(axis, index, organs, None)
+        greys = np.rint(255 * window_greys(window)).astype(int).tolist()
+        picture = grey.point(greys).convert("RGB")
+        if overlay is not None:
+            layer = overlay.convert("RGBA")
+            picture.paste(layer, mask=layer)
+        return picture
+
+    def _drawn(
+        self, axis: int, index: int, organs: Sequence[Outlined], cells: Cells | None
+    ) -> tuple[Image.Image, Image.Image | None]:
+        """Draw the levels of one slice, and its outlines."""
         high, wide = (each for each in range(3) if each != axis)
         size = self._pixels[wide], self._pixels[high]
         # Rows run down: posterior is down already, superior must be flipped up.
         flip = slice(None, None, -1) if high == 0 else slice(None)
         hu = _slice(self._ct.voxels, axis, index)[flip]
         grey = Image.fromarray(levels(hu)).resize(size, Image.Resampling.BILINEAR)
-        name, sides = PLANES[axis]
-        overlay = self._overlay(axis, index, flip, size, organs, cells)
-        uri = _uri(grey, "jpeg", quality=QUALITY)
-        return Picture(name, sides, *size, uri, overlay, self._size_mm[wide], hu=True)
+        return grey, self._overlay(axis, index, flip, size, organs, cells)
 
     def _overlay(
         self,
@@ -165,8 +186,8 @@ class ScanPictures:
         size: tuple[int, int],
         organs: Sequence[Outlined],
         cells: Cells | None,
-    ) -> str:
-        """Draw outlines on a transparent picture; "" if there are none."""
+    ) -> Image.Image | None:
+        """Draw outlines on a transparent picture; None if there are none."""
         masks = []
         if self._labels is not None:
             merged = MERGE[_slice(self._labels, axis, index)[flip]]
@@ -185,10 +206,11 @@ class ScanPictures:
             palette.append(colour)
             alpha.append(255)
         if not drawn.any():
-            return ""
+            return None
         picture = Image.fromarray(drawn)
         picture.putpalette(np.array(palette, np.uint8).tobytes())
-        return _uri(picture, "png", optimize=True, transparency=bytes(alpha))
+        picture.info["transparency"] = bytes(alpha)
+        return picture
 
     def _tinted(self, axis: int, index: int, cells: Cells) -> np.ndarray:
         """Find the pixels of a slice that lie in ROI cells."""

@@ -47,12 +47,7 @@ def read_dicom(folder: Path) -> Volume:
     Raises:
         InputError: on anything that is not one evenly spaced, untilted stack of CT slices.
     """
-    slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
-    if not slices:
-        found, hint = _what_else(folder)
-        raise InputError(folder, "files", found, "the files of a CT series", hint)
-    check_damaged(folder, [header.path for header in slices])
-    slices = checked_stack(folder, slices)
+    slices = read_stack(folder)
     to_world = affine(slices)
     shape = check_shape(folder, (slices[0].columns, slices[0].rows, len(slices)))
     check_affine(folder, to_world)
@@ -64,6 +59,20 @@ def read_dicom(folder: Path) -> Volume:
     beside = sorted(path.name for path in folder.glob("*.nii*"))
     warnings = (BESIDE.format(beside[0]),) if beside else ()
     return Volume(voxels.transpose(2, 1, 0), to_world, str(folder), warnings)
+
+
+def read_stack(folder: Path) -> list[Slice]:
+    """Read the headers of the one CT series in a folder, in the order of the volume's slices.
+
+    Raises:
+        InputError: as `read_dicom`, but for what only pixels show.
+    """
+    slices = [header for path in sorted(folder.iterdir()) if (header := _header(path))]
+    if not slices:
+        found, hint = _what_else(folder)
+        raise InputError(folder, "files", found, "the files of a CT series", hint)
+    check_damaged(folder, [header.path for header in slices])
+    return checked_stack(folder, slices)
 
 
 def _what_else(folder: Path) -> tuple[str, str]:

@@ -8,6 +8,8 @@ bytes are, so that damaged slices are found.
 import shutil
 import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
@@ -28,6 +30,17 @@ def read_zip(path: Path) -> Volume:
         InputError: it is no sound zip archive, is too large, or does not hold one series, as
             `read_dicom` has it.
     """
+    with unpacked(path) as folder:
+        return replace(read_dicom(folder), source=str(path))
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """Unpack the DICOM files of an archive into a folder that is there for a while.
+
+    Raises:
+        InputError: as `read_zip`; one that is raised about that folder names the archive instead.
+    """
     with tempfile.TemporaryDirectory(prefix="tumorchain-") as scratch:
         try:
             _unpack(path, Path(scratch))
@@ -36,13 +49,12 @@ def read_zip(path: Path) -> Volume:
             found, expected = f"{error}", "a whole zip archive"
             raise InputError(path, "file", found, expected, "zip the series again") from error
         try:
-            volume = read_dicom(Path(scratch))
+            yield Path(scratch)
         except InputError as error:
             subject = error.subject.replace(scratch, str(path))
             raise InputError(
                 subject, error.field, error.found, error.expected, error.hint
             ) from error
-    return replace(volume, source=str(path))
 
 
 def _unpack(path: Path, folder: Path) -> None:

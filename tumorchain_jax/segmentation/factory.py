@@ -1,6 +1,5 @@
 """Segmenter factory: our networks with some weights, an installed TotalSegmentator, or none."""
 
-import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
@@ -26,6 +25,8 @@ from tumorchain_jax.segmentation.total import (
     OrganModel,
     TotalSegmenter,
 )
+from tumorchain_jax.weights.catalogue import CATALOGUE
+from tumorchain_jax.weights.pull import is_pulled, totalsegmentator_weights
 
 NANO_NAME = "the nano segmenter, which has seen digital patients alone"
 NO_SEGMENTER = TotalSegmenter("none", ())
@@ -48,7 +49,8 @@ def make_segmenter(
     Args:
         kind: our networks, an installed TotalSegmentator, or none.
         weights: folder of weights for our networks; empty: the folder of TotalSegmentator's own;
-            None: the nano segmenter that ships with the package.
+            None: TotalSegmentator's own if they are there, else the nano segmenter that ships with
+            the package.
         fast: use the 3 mm model of TotalSegmentator.
         order: of the spline that resamples a scan for TotalSegmentator's models.
         dtype: of our networks' computation.
@@ -64,28 +66,39 @@ def make_segmenter(
         if given and kind != "jax":
             hint = "leave out one of the two"
             raise InputError("command line", flag, f"--segmenter {kind}", "--segmenter jax", hint)
+    if kind == "jax" and weights is None:
+        fast = fast or (default_weights() is None and default_weights(fast=True) is not None)
+        weights = default_weights(fast)
     if fast and kind == "jax" and weights is None:
         expected = "TotalSegmentator's weights, of which it takes the 3 mm model"
-        raise InputError("command line", "--fast", "no --weights", expected, "add --weights")
+        hint = "fetch them with `tumorchain weights pull totalsegmentator-fast`, or add --weights"
+        raise InputError("command line", "--fast", "no weights", expected, hint)
     if kind == "none":
         return NO_SEGMENTER
     if kind == "totalsegmentator":
         model = installed_totalsegmentator(fast, order, organs)
         found = TotalSegmenter(model.name, (model,))
     elif weights is None:
-        found = replace(read_segmenter(NANO_SEGMENTER, dtype=dtype), name=NANO_NAME)
+        found = nano_segmenter(dtype)
     else:
         folder = Path(weights) if str(weights) else totalsegmentator_weights()
         found = read_segmenter(folder, fast, order, dtype)
     return replace(found, cache=cache, quiet=quiet)
 
 
-def totalsegmentator_weights() -> Path:
-    """Return the folder of TotalSegmentator's weights (as its config.py)."""
-    if path := os.environ.get("TOTALSEG_WEIGHTS_PATH"):
-        return Path(path)
-    home = os.environ.get("TOTALSEG_HOME_DIR") or Path.home() / ".totalsegmentator"
-    return Path(home) / "nnunet" / "results"
+def nano_segmenter(dtype: Dtype = "float32") -> TotalSegmenter:
+    """Make the segmenter that ships with the package."""
+    return replace(read_segmenter(NANO_SEGMENTER, dtype=dtype), name=NANO_NAME)
+
+
+def default_weights(fast: bool = False) -> Path | None:
+    """Return the folder of TotalSegmentator's weights if they are there; None: they are not.
+
+    Args:
+        fast: those of the 3 mm model.
+    """
+    name = "totalsegmentator-fast" if fast else "totalsegmentator"
+    return totalsegmentator_weights() if is_pulled(CATALOGUE[name]) else None
 
 
 def read_segmenter(
@@ -105,7 +118,7 @@ def read_segmenter(
         InputError: there are no such weights, or their labels are not those of `total`.
     """
     if not folder.is_dir():
-        hint = "check the path (totalseg_download_weights fetches TotalSegmentator's)"
+        hint = "check the path (`tumorchain weights pull totalsegmentator` fetches them)"
         raise InputError(folder, "--weights", "no such folder", "a folder of weights", hint)
     if (folder / PLANS).is_file():
         if fast:
@@ -123,8 +136,8 @@ def _total_model(home: Path, number: int, dtype: Dtype) -> OrganModel:
     pattern = f"Dataset{number}_*/*__nnUNetPlans__3d_fullres/{PLANS}"
     found = sorted(path.parent for path in home.glob(pattern))
     if len(found) != 1:
-        task = "total_fast" if number == FAST_MODEL else "total"
-        hint = f"name TotalSegmentator's folder (totalseg_download_weights -t {task} fills it)"
+        name = "totalsegmentator-fast" if number == FAST_MODEL else "totalsegmentator"
+        hint = f"name TotalSegmentator's folder (`tumorchain weights pull {name}` fills it)"
         one = f"one (or {PLANS}, of one model of nnU-Net)"
         raise InputError(home, f"Dataset{number}_*", f"{len(found)} models", one, hint)
     model = _model(found[0], dtype, folds=(0,), step=STEP, mirror=False)

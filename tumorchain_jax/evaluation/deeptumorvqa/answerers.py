@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.scan.read import read_ct, read_labels
 from tumorchain_jax.segmentation.cache import SegmentationCache
-from tumorchain_jax.segmentation.factory import make_segmenter
+from tumorchain_jax.segmentation.factory import nano_segmenter
 from tumorchain_jax.segmentation.total import TotalSegmenter
 
 By = Literal["nano", "rules", "majority", "chance"]
@@ -104,7 +105,7 @@ class RuleAnswers(Answerer):
     @cached_property
     def segmenter(self) -> TotalSegmenter:
         """The segmenter of the package; what it found is kept for other formats and runs."""
-        return make_segmenter(quiet=True, cache=SegmentationCache())
+        return replace(nano_segmenter(), quiet=True, cache=SegmentationCache())
 
     def answer(self, image_id: str, questions: Sequence[Question]) -> list[str]:
         """See `Answerer`."""

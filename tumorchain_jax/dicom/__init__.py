@@ -1,0 +1,1 @@
+"""DICOM out and in: SEG, SR and key images of a series, and DICOMweb."""
