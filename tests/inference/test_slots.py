@@ -1,5 +1,7 @@
 """Slots: questions that join a running batch have the answers that they have alone."""
 
+from collections import defaultdict
+
 import pytest
 
 from tumorchain_jax.inference.analyzer import TASKS, Analyzer
@@ -31,6 +33,7 @@ def test_question_that_joins_others_has_the_answer_that_it_has_alone() -> None:
     ]
     found: dict[int, Trace] = {}
     seeds: dict[int, int] = {}
+    parts: defaultdict[int, list[str]] = defaultdict(list)
     joined_late, first = 0, True
     while waiting or slots.busy:
         idle = slots.idle[:1] if first else slots.idle  # the second joins after the first's round
@@ -39,8 +42,13 @@ def test_question_that_joins_others_has_the_answer_that_it_has_alone() -> None:
         if new:
             slots.admit(new)
         seeds |= {number: each.seed for number, each in new.items()}
-        for number, progress in slots.step().items():
+        while texts := slots.write(3):  # a few tokens at a time
+            for number, text in texts.items():
+                parts[seeds[number]].append(text)
+        for number, progress in slots.close().items():
             trace = progress.answer.trace
+            assert all(trace.rounds[-1].text.startswith(text) for text in parts[seeds[number]])
+            assert len({*parts.pop(seeds[number])}) > 1
             expected = words(alone[seeds[number]])[: len(trace.rounds)]
             assert [text for text, _ in words(trace)] == [text for text, _ in expected]
             assert words(trace)[:-1] == expected[:-1]  # the last one's organs are still open

@@ -1,27 +1,39 @@
-"""A model with random weights and a real tokenizer, served in this process."""
+"""Servers in this process: of a language model with random weights, and of nano."""
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-import uvicorn
+from ct_clients import ask, by_path, serving
 from transformers import PreTrainedTokenizerFast
 
 from tumorchain_jax.bench.transformers_models import random_decoder
 from tumorchain_jax.convert.importer import import_folder
+from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.inference.language_model import LanguageModel
 from tumorchain_jax.models.language.qwen2.convert import TABLE, transformers_config
 from tumorchain_jax.models.language.qwen2.model import Qwen2Config
 from tumorchain_jax.models.weight_map import from_ours
+from tumorchain_jax.phantoms.patient import make_patient, write_patient
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
+from tumorchain_jax.segmentation.factory import NO_SEGMENTER
 from tumorchain_jax.serve.app import make_app
+from tumorchain_jax.serve.ct.app import make_ct_app
+from tumorchain_jax.serve.ct.cases import Cases
+from tumorchain_jax.serve.ct.desk import Desk
+from tumorchain_jax.serve.ct.limits import Limits
+from tumorchain_jax.serve.ct.store import Store
 from tumorchain_jax.serve.worker import Worker
 from tumorchain_jax.weights.tensor_files import TensorWriter
 
+LIMITS = replace(Limits(), waiting=12, upload=8 << 20, inline=16 << 20, scans=3)
 KEY = "a-key-of-more-than-sixteen"
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
@@ -68,30 +80,10 @@ def worker(language_model: LanguageModel) -> Iterator[Worker]:
     worker.stop()
 
 
-class Served(uvicorn.Server):
-    """A server in a thread, and its address."""
-
-    def install_signal_handlers(self) -> None:
-        """Signals are the main thread's."""
-
-    def begin(self) -> str:
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-        while not self.started:
-            self.thread.join(0.01)
-        port = self.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}"
-
-    def finish(self) -> None:
-        self.should_exit = True
-        self.thread.join()
-
-
 @pytest.fixture(scope="session")
 def url(worker: Worker) -> Iterator[str]:
-    server = Served(uvicorn.Config(make_app(worker, ""), port=0, log_level="error", lifespan="off"))
-    yield server.begin()
-    server.finish()
+    with serving(make_app(worker, "")) as address:
+        yield address
 
 
 @pytest.fixture
@@ -101,8 +93,46 @@ def key() -> str:
 
 @pytest.fixture(scope="session")
 def locked_url(worker: Worker) -> Iterator[str]:
-    server = Served(
-        uvicorn.Config(make_app(worker, KEY), port=0, log_level="error", lifespan="off")
-    )
-    yield server.begin()
-    server.finish()
+    with serving(make_app(worker, KEY)) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two patients under a root; a secret beside it."""
+    folder = tmp_path_factory.mktemp("scans")
+    (folder / "secret.nii").write_text("not for clients")
+    for seed in (1, 2):
+        write_patient(make_patient(seed), folder / "root" / f"p{seed}")
+    (folder / "root" / "out.nii").symlink_to(folder / "secret.nii")
+    return folder / "root"
+
+
+@pytest.fixture(scope="session")
+def analyzer() -> Analyzer:
+    """Scans without a label map have no organs: segmenting is not what is tested here."""
+    return Analyzer.load(batch_size=4, max_rounds=2, segmenter=NO_SEGMENTER)
+
+
+@pytest.fixture(scope="session")
+def served(analyzer: Analyzer, root: Path) -> Iterator[SimpleNamespace]:
+    """A server of CTs; on another address, with the same desk, it asks for a key."""
+    desk, store = Desk(analyzer, Cases(analyzer, LIMITS), LIMITS), Store(root, 3600.0, 1 << 30)
+    desk.start()
+    open_app = make_ct_app(desk, store, "nano", "")
+    with serving(open_app) as url, serving(make_ct_app(desk, store, "nano", KEY)) as locked:
+        yield SimpleNamespace(url=url, locked=locked, desk=desk, store=store)
+    desk.stop()
+    store.close()
+    assert not store.folder.exists()
+
+
+@pytest.fixture
+def ct_url(served: SimpleNamespace) -> str:
+    return served.url
+
+
+@pytest.fixture(scope="session")
+def answer(served: SimpleNamespace) -> dict[str, Any]:
+    """The reply to a question about the first patient."""
+    return ask(served.url, **by_path(1)).json()

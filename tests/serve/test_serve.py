@@ -11,6 +11,7 @@ import httpx2
 import jsonschema
 import numpy as np
 import pytest
+from ct_clients import client_of
 
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
@@ -80,6 +81,18 @@ def test_stream_says_the_same_and_its_usage(url: str) -> None:
     told = [c["choices"][0]["logprobs"] for c in chunks if c["choices"]]
     flat = [each for found in told if found for each in found["content"]]
     assert flat == whole["choices"][0]["logprobs"]["content"]
+
+
+def test_openai_client_works_unchanged(url: str) -> None:
+    options = {"model": "tiny", "messages": TURNS, "max_tokens": 12, "temperature": 0}
+    options |= {"logprobs": True, "top_logprobs": 2}
+    with client_of(url) as client:
+        assert [model.id for model in client.models.list()] == ["tiny"]
+        whole = client.chat.completions.create(**options).choices[0]
+        chunks = [*client.chat.completions.create(**options, stream=True)]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text == whole.message.content
+    assert len(whole.logprobs.content[0].top_logprobs) == 2
 
 
 def test_logprobs_are_the_models(url: str, language_model: LanguageModel) -> None:

@@ -1,6 +1,7 @@
 """A compiled model that answers questions about prepared scans; it knows no files and no report."""
 
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.models.language.qwen2.model import unroll
 from tumorchain_jax.models.tumorchain.crops import Crops
 from tumorchain_jax.models.tumorchain.model import TumorChain
-from tumorchain_jax.reasoning.generate import GREEDY, Sampling
+from tumorchain_jax.reasoning.generate import GREEDY, Generation, Sampling
 from tumorchain_jax.reasoning.interleaved import (
     LoopConfig,
     LoopState,
@@ -25,9 +26,10 @@ from tumorchain_jax.reasoning.interleaved import (
     Result,
     admit,
     begin,
+    close,
     encode,
     reason,
-    step,
+    write,
 )
 from tumorchain_jax.reasoning.organ_cells import OrganCells
 from tumorchain_jax.reasoning.organ_matcher import build_matcher
@@ -227,10 +229,22 @@ class Runner:
         loop = self._model, self._loop, self._params, self._roi_prompt
         return admit(*loop, request, state, jnp.asarray(fresh))
 
-    def step(self, request: Request, state: LoopState) -> LoopState:
-        """Write one round in each running row."""
+    def write(self, request: Request, state: LoopState, most: int | None = None) -> LoopState:
+        """Write the round of each running row; at most `most` further tokens of it."""
         loop = self._model, self._loop, self._params, self._matcher, self._roi_prompt
-        return step(*loop, request, state)
+        limit = self._loop.tokens_per_round if most is None else most
+        return write(*loop, request, state, jnp.int32(limit))
+
+    def close(self, request: Request, state: LoopState) -> LoopState:
+        """Close the round that was written, and begin the next one."""
+        loop = self._model, self._loop, self._params, self._matcher, self._roi_prompt
+        return close(*loop, request, state)
+
+    def text(self, written: Generation, row: int) -> str:
+        """The text of a round so far, without an unfinished character at its end."""
+        ids = written.tokens[row, : int(written.length[row])].tolist()
+        decoder = getincrementaldecoder("utf-8")("replace")
+        return decoder.decode(self.checkpoint.tokenizer.decode_bytes(ids))
 
     def _last_round(self, result: Result, row: int) -> tuple[tuple[bytes, float], ...]:
         """Bytes and log-probability of each token that a row wrote in its last round."""

@@ -88,15 +88,40 @@ class Slots:
         )
         if self._state is None:
             state = self._runner.begin(self._request)
-            self._state = state._replace(running=state.running & False)
+            writing = state.writing._replace(running=state.running & False)
+            self._state = state._replace(running=state.running & False, writing=writing)
         fresh = np.array([number in questions for number in range(len(rows))])
         self._state = self._runner.admit(self._request, self._state, fresh)
 
-    def step(self) -> dict[int, Progress]:
-        """Write one round of every question; those that are done leave their slots."""
+    def write(self, most: int | None = None) -> dict[int, str]:
+        """Write the round of every question.
+
+        Args:
+            most: tokens to write now in each; None: until all have ended the round.
+
+        Returns:
+            of each question the text of the round so far, without an unfinished character at its
+            end; empty once the round is written and is to be closed.
+        """
         assert self._request is not None, "no question was admitted"
         assert self._state is not None
-        self._state = self._runner.step(self._request, self._state)
+        self._state = self._runner.write(self._request, self._state, most)
+        if most is None:
+            return {}
+        writing = jax.device_get(self._state.writing)
+        if writing.step == writing.written.tokens.shape[1] or not writing.running.any():
+            return {}
+        return {
+            number: self._runner.text(writing.written, number)
+            for number, each in enumerate(self._questions)
+            if each is not None
+        }
+
+    def close(self) -> dict[int, Progress]:
+        """Close the round that was written; questions that are done leave their slots."""
+        assert self._request is not None
+        assert self._state is not None
+        self._state = self._runner.close(self._request, self._state)
         kept = self._state.running, self._state.result, self._request.visited
         running, result, visited = jax.device_get(kept)
         now, made = time.monotonic(), {}
@@ -117,8 +142,16 @@ class Slots:
                 self._questions[number] = None
         return made
 
+    def step(self) -> dict[int, Progress]:
+        """Write one round of every question, and close it."""
+        self.write()
+        return self.close()
+
     def drop(self, number: int) -> None:
-        """Give up a question; its slot is idle."""
-        assert self._state is not None
+        """Give up a question between two rounds; its slot is idle."""
+        state = self._state
+        assert state is not None
         self._questions[number] = None
-        self._state = self._state._replace(running=self._state.running.at[number].set(False))
+        writing = state.writing._replace(running=state.writing.running.at[number].set(False))
+        running = state.running.at[number].set(False)
+        self._state = state._replace(running=running, writing=writing)

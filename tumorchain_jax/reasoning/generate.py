@@ -120,39 +120,52 @@ class Generation(NamedTuple):
         )
 
 
-class _Carry(NamedTuple):
-    """Carry of the loop over tokens: `running` rows have not ended their answer."""
+class Writing(NamedTuple):
+    """A round that is being written.
+
+    Attributes:
+        step: tokens that its longest row has been asked for.
+        running: rows that have not ended their answer.
+        limit: tokens that each row may write.
+        written: so far.
+    """
 
     step: Int[Array, ""]
     running: Bool[Array, " B"]
-    state: DecodeState
+    limit: Int[Array, " B"]
     written: Generation
 
+    @classmethod
+    def begin(cls, running: Bool[Array, " B"], limit: Int[Array, " B"], tokens: int) -> "Writing":
+        """Begin a round of at most `tokens` tokens; rows without a limit above 0 write nothing."""
+        empty = Generation.empty(len(running), tokens)
+        return cls(jnp.int32(0), running & (limit > 0), limit, empty)
 
-def generate_round(
+
+def write_tokens(
     model: TumorChain,
     params: Any,
     visual_tokens: Float[Array, "B M K"],
     state: DecodeState,
-    running: Bool[Array, " B"],
+    writing: Writing,
     *,
-    limit: Int[Array, " B"],
     keys: Key[Array, " B"],
     end_token: Int[Array, ""],
-    tokens_per_round: int,
     sampling: Sampling,
-) -> tuple[DecodeState, Generation]:
-    """Write until each running row ends its answer, or has `limit` or `tokens_per_round` tokens.
+    most: Int[Array, ""] | int,
+) -> tuple[DecodeState, Writing]:
+    """Write until each running row has ended its answer, or at most `most` tokens in each.
 
     The token that ends an answer is neither written nor read.
     """
-    B, T = len(running), tokens_per_round
+    B, T = writing.written.tokens.shape
+    end = jnp.minimum(T, writing.step + most)
 
-    def unfinished(carry: _Carry) -> Bool[Array, ""]:
-        return (carry.step < T) & jnp.any(carry.running)
+    def unfinished(carry: tuple[DecodeState, Writing]) -> Bool[Array, ""]:
+        return (carry[1].step < end) & jnp.any(carry[1].running)
 
-    def write(carry: _Carry) -> _Carry:
-        step, running, state, written = carry
+    def write(carry: tuple[DecodeState, Writing]) -> tuple[DecodeState, Writing]:
+        state, (step, running, limit, written) = carry
         step_keys = jax.vmap(jax.random.fold_in, (0, None))(keys, step)
         token = sample(state.logits, step_keys, sampling)
         ends = running & (token == end_token)
@@ -167,8 +180,6 @@ def generate_round(
         )
         turn = Turn(token[:, None], jnp.full((B, 1), -1, jnp.int32), writes[:, None])
         state = extend(model, params, visual_tokens, state, turn)
-        return _Carry(step + 1, writes & (length < limit), state, written)
+        return state, Writing(step + 1, writes & (length < limit), limit, written)
 
-    start = _Carry(jnp.int32(0), running & (limit > 0), state, Generation.empty(B, T))
-    end = lax.while_loop(unfinished, write, start)
-    return end.state, end.written
+    return lax.while_loop(unfinished, write, (state, writing))

@@ -8,9 +8,9 @@ An outer loop over rounds, an inner one over tokens, the organs matched on the d
 crosses to the host before the end, and nothing about a question, its organs or its rounds changes
 a shape. Rows of a batch that are done idle.
 
-`reason` runs a batch to its end. `admit` and `step` are the same loop with the host between two
-rounds, so that rounds can be shown as they are written and a row that is done can be given to
-another question.
+`reason` runs a batch to its end. `admit`, `write` and `close` are the same loop with the host in
+between, so that text can be shown as it is written, and a row that is done can be given to another
+question between two rounds.
 
 Shape letters: B batch, P prompt positions, R rounds, T tokens of a round, O organs, Q organs of a
 round, L ROI slots, S candidates for them, M visual tokens, K embedding, V vocabulary.
@@ -34,8 +34,9 @@ from tumorchain_jax.reasoning.generate import (
     DecodeState,
     Generation,
     Sampling,
+    Writing,
     extend,
-    generate_round,
+    write_tokens,
 )
 from tumorchain_jax.reasoning.organ_matcher import NONE, OrganMatcher, OrganMatches, match_organs
 from tumorchain_jax.reasoning.prompt import History
@@ -125,13 +126,15 @@ class LoopState(NamedTuple):
         running: rows that have not stopped.
         visited: organs whose ROI tokens a row has read.
         decode: cache of the decoder.
-        result: so far.
+        writing: the round that is being written.
+        result: of the rounds before it.
     """
 
     number: Int[Array, " B"]
     running: Bool[Array, " B"]
     visited: Bool[Array, "B O"]
     decode: DecodeState
+    writing: Writing
     result: Result
 
 
@@ -152,7 +155,11 @@ def reason(
     """
     inputs = _Inputs(params, matcher, roi_prompt, request)
     start = _begin(model, config, params, roi_prompt, request)
-    another = partial(_round, model, config, inputs)
+
+    def another(state: LoopState) -> LoopState:
+        state = _write(model, config, inputs, state, config.tokens_per_round)
+        return _close(model, config, inputs, state)
+
     return lax.while_loop(lambda state: jnp.any(state.running), another, start).result
 
 
@@ -197,12 +204,28 @@ def admit(
         pick(start.running, state.running, 0),
         pick(start.visited, state.visited, 0),
         pick(start.decode, state.decode, 0),
+        Writing(jnp.int32(0), *pick(start.writing[1:], state.writing[1:], 0)),
         result,
     )
 
 
 @partial(jax.jit, static_argnames=("model", "config"), donate_argnames="state")
-def step(
+def write(
+    model: TumorChain,
+    config: LoopConfig,
+    params: Any,
+    matcher: OrganMatcher,
+    roi_prompt: RoiPrompt,
+    request: Request,
+    state: LoopState,
+    most: Int[Array, ""],
+) -> LoopState:
+    """Write the round of each running row, or at most `most` further tokens of it."""
+    return _write(model, config, _Inputs(params, matcher, roi_prompt, request), state, most)
+
+
+@partial(jax.jit, static_argnames=("model", "config"), donate_argnames="state")
+def close(
     model: TumorChain,
     config: LoopConfig,
     params: Any,
@@ -211,8 +234,8 @@ def step(
     request: Request,
     state: LoopState,
 ) -> LoopState:
-    """Write one round in each running row."""
-    return _round(model, config, _Inputs(params, matcher, roi_prompt, request), state)
+    """Close the round, which all rows have written, and begin the next one."""
+    return _close(model, config, _Inputs(params, matcher, roi_prompt, request), state)
 
 
 def _begin(
@@ -223,25 +246,37 @@ def _begin(
     result = _empty_result(config, request)
     result = result._replace(tokens_in=result.tokens_in.at[0].set(start.length))
     B = len(request.rounds)
-    return LoopState(jnp.zeros(B, jnp.int32), jnp.ones(B, bool), request.visited, start, result)
+    running = jnp.ones(B, bool)
+    writing = Writing.begin(running, request.token_budget, config.tokens_per_round)
+    return LoopState(jnp.zeros(B, jnp.int32), running, request.visited, start, writing, result)
 
 
-def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: LoopState) -> LoopState:
-    """Write a round (Eq. 4, 7), match its organs, and read the turn of the next one (Eq. 6)."""
-    params, request, result, number = inputs.params, inputs.request, state.result, state.number
-    left = request.token_budget - result.written.length.sum(axis=0)
-    decode, written = generate_round(
+def _write(
+    model: TumorChain,
+    config: LoopConfig,
+    inputs: _Inputs,
+    state: LoopState,
+    most: Int[Array, ""] | int,
+) -> LoopState:
+    """Write at most `most` tokens of a round (Eq. 4, 7)."""
+    decode, writing = write_tokens(
         model,
-        params,
-        request.visual_tokens,
+        inputs.params,
+        inputs.request.visual_tokens,
         state.decode,
-        state.running,
-        limit=left,
-        keys=jax.vmap(jax.random.fold_in)(request.keys, number),
+        state.writing,
+        keys=jax.vmap(jax.random.fold_in)(inputs.request.keys, state.number),
         end_token=inputs.roi_prompt.opening[0],
-        tokens_per_round=config.tokens_per_round,
         sampling=config.sampling,
+        most=most,
     )
+    return state._replace(decode=decode, writing=writing)
+
+
+def _close(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: LoopState) -> LoopState:
+    """Match a round's organs, and read the turn of the next one (Eq. 6)."""
+    params, request, result, number = inputs.params, inputs.request, state.result, state.number
+    decode, written, left = state.decode, state.writing.written, state.writing.limit
     matches = match_organs(inputs.matcher, written.tokens, written.length)
     new = (matches.first != NONE) & request.roi_valid.any(axis=2) & ~state.visited
     spent = ~written.complete & (written.length >= left)
@@ -282,7 +317,9 @@ def _round(model: TumorChain, config: LoopConfig, inputs: _Inputs, state: LoopSt
         jnp.where(state.running, stop_reason, result.stop_reason),
     )
     number = number + state.running
-    return LoopState(number, running, state.visited | looked_at, decode, result)
+    left = request.token_budget - result.written.length.sum(axis=0)
+    writing = Writing.begin(running, left, config.tokens_per_round)
+    return LoopState(number, running, state.visited | looked_at, decode, writing, result)
 
 
 def _first_named(

@@ -20,7 +20,7 @@ from tumorchain_jax.report.scan_pictures import LESION_COLOUR, Cells, Outlined, 
 from tumorchain_jax.report.shell import page
 from tumorchain_jax.report.tables import details, organs_table
 from tumorchain_jax.report.verdict import Verdict
-from tumorchain_jax.report.viewer import script, viewer
+from tumorchain_jax.report.viewer import script, style, viewer
 from tumorchain_jax.report.windows import window_filters
 from tumorchain_jax.scan.crops import spacing_of
 
@@ -65,10 +65,10 @@ def render(report: ReportRecord) -> str:
     shown = report.name, report.question, report.conclusion, report.truth, report.verdict
     pictures, colours = ScanPictures.of(report), _organ_colours(report)
     chain = _chain(report, pictures, colours)
-    scan, code = "", ""
+    scan, code, more_style = "", "", ""
     if pictures is not None:
         scan = window_filters() + _viewer(report, pictures, colours, PAGE_LIMIT - len(chain))
-        code = script()
+        code, more_style = script(), style()
     seen = {mention.organ for each in report.trace.rounds for mention in looked_at(each)}
     content = f"""{heading(*shown)}
 {_forced(report.forced)}
@@ -79,7 +79,7 @@ def render(report: ReportRecord) -> str:
 {chain}
 {organs_table(report, seen)}
 {details(report)}"""
-    return page(f"{report.name} · TumorChain report", content, code)
+    return page(f"{report.name} · TumorChain report", content, code, more_style)
 
 
 def heading(
@@ -144,7 +144,7 @@ def _viewer(report: ReportRecord, pictures: ScanPictures, colours: Colours, budg
     if pictures.has_lesion:
         names.append(LESION_KEY)
     key = f"Outlined: {', '.join(names)}." if names else "No organ was looked at."
-    return viewer(pictures, outlined, pictures.best(last)[0], key, budget)
+    return viewer(report, pictures, outlined, pictures.best(last)[0], key, budget)
 
 
 def _chain(report: ReportRecord, pictures: ScanPictures | None, colours: Colours) -> str:
@@ -224,7 +224,10 @@ def _mark(report: ReportRecord, words: str, mentions: list[OrganMention], colour
     )
     tint = _rgb(colours[mentions[0].label], alpha=0.18)
     style = f"--tint:{tint};--line:linear-gradient(to right, {stops})"
-    return f'<mark style="{style}" title="{escape(title)}">{_text(words)}</mark>'
+    return (
+        f'<mark data-label="{mentions[0].label}" style="{style}" title="{escape(title)}">'
+        f"{_text(words)}</mark>"
+    )
 
 
 def _text(text: str) -> str:

@@ -12,6 +12,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.serve.connection import (
+    MOST_CONNECTIONS,
+    TimedConnection,
+    allow_connections,
+)
 
 SHORTEST_KEY = 16
 KEY_HINT = 'python -c "import secrets; print(secrets.token_urlsafe(32))" makes one'
@@ -96,11 +101,13 @@ def run(
         log_level="warning",
         access_log=False,
         timeout_keep_alive=15,
-        limit_concurrency=1000,
+        http=TimedConnection,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=120,
         lifespan="off",
         server_header=False,
     )
+    allow_connections()
     ready(f"http://{name}:{listener.getsockname()[1]}")
     try:
         _Server(config, closing).run(sockets=[listener])

@@ -3,32 +3,38 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tumorchain_jax.serve.ct.desk import Again, Answered, Desk, Event, Job, Wrote
+from tumorchain_jax.report.page import render
+from tumorchain_jax.serve.ct.desk import Desk
+from tumorchain_jax.serve.ct.job import Answered, Event, Job
 from tumorchain_jax.serve.ct.metrics import Metrics
 from tumorchain_jax.serve.ct.page_files import page_routes
 from tumorchain_jax.serve.ct.question import CTRequest, ScanName, read_question
-from tumorchain_jax.serve.ct.reply import headline, record, round_of, usage
+from tumorchain_jax.serve.ct.reply import public, record
 from tumorchain_jax.serve.ct.store import Store, Stored
+from tumorchain_jax.serve.ct.talk import Talk
 from tumorchain_jax.serve.ct.upload import receive_inline, receive_upload
 from tumorchain_jax.serve.ct.view import ScanView, scan_view
 from tumorchain_jax.serve.fields import Fields
-from tumorchain_jax.serve.http import ERRORS, check_key, guards, read_body, sent
+from tumorchain_jax.serve.http import ERRORS, check_key, guards, read_body
 from tumorchain_jax.serve.refusal import Refusal
 from tumorchain_jax.serve.reply_ids import reply_ids
 
-LOOK_S = 0.5
-"""Seconds between two looks whether a client is still there."""
 SMALL_BODY = 1 << 16
+SAVED = {
+    "Content-Disposition": 'attachment; filename="report.html"',
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+"""A report is saved, not opened in this origin."""
 log = logging.getLogger("tumorchain.serve")
 
 
@@ -55,6 +61,7 @@ def make_ct_app(desk: Desk, store: Store, name: str, key: str, anywhere: bool = 
             Route("/v1/root", api.root),
             Route("/v1/scans/{id}", api.scan),
             Route("/v1/scans/{id}/{what}", api.voxels),
+            Route("/v1/reports/{id}", api.report),
             Route("/v1/chat/completions", api.chat, methods=["POST"]),
         ],
         middleware=[counted, *guards(anywhere)],
@@ -182,6 +189,13 @@ class _Api:
         self._view = stored.id, view
         return view
 
+    async def report(self, request: Request) -> Response:
+        """The report of an answer as a page, as long as its scan is kept ready."""
+        check_key(request, self._key)
+        found = self._desk.cases.report(request.path_params["id"])
+        page = await asyncio.to_thread(render, found)
+        return HTMLResponse(page, headers=SAVED)
+
     def _check_open(self) -> None:
         if self._desk.closing:
             raise Refusal(503, "the server is going down", retry_after_s=30)
@@ -201,7 +215,7 @@ class _Api:
             )
         self._desk.check(asked.question)
         file = await asyncio.to_thread(self._stored, asked.scan)
-        talk = _Talk(self, request, asked, file, started)
+        talk = Talk(self, request, asked, file, started)
         try:
             await talk.begin()
             if asked.stream:
@@ -227,7 +241,8 @@ class _Api:
             loop.call_soon_threadsafe(events.put_nowait, event)
 
         mask = None if asked.mask is None else await asyncio.to_thread(self._stored, asked.mask)
-        return self._desk.submit(file, mask, asked.question, asked.seed, asked.rounds, tell)
+        options = asked.seed, asked.rounds, tell, asked.stream
+        return self._desk.submit(file, mask, asked.question, *options)
 
     def head(self, kind: str) -> dict[str, Any]:
         """Fields that all replies begin with."""
@@ -239,9 +254,14 @@ class _Api:
             "system_fingerprint": None,
         }
 
-    def finished(self, event: Answered, file: Stored, started: float) -> dict[str, Any]:
+    def finished(
+        self, event: Answered, asked: CTRequest, file: Stored, started: float
+    ) -> dict[str, Any]:
         """The metadata of an answer; it is counted."""
-        made = record(event.report, file.name)
+        report = public(event.report, file.name)
+        made = record(report)
+        # A scan that came within its request goes with the reply, and so would the report.
+        made["report_id"] = None if asked.scan.content else self._desk.cases.keep(file.id, report)
         outcome = "answered" if made["answered"] else "abstained"
         self.metrics.answers.labels(outcome).inc()
         self.metrics.seconds.observe(time.monotonic() - started)
@@ -252,81 +272,3 @@ class _Api:
         if asked.scan.content and file.id in self._store:
             self._store.delete(file.id)
             self._forget(file.id)
-
-
-class _Talk:
-    """One request and its events."""
-
-    def __init__(self, api: _Api, request: Request, asked: CTRequest, file: Stored, started: float):
-        self._api, self._request, self._asked = api, request, asked
-        self._file, self._started = file, started
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
-        self._job: Job | None = None
-
-    async def begin(self) -> None:
-        self._job = await self._api.submit(self._asked, self._file, self._events)
-
-    async def next(self) -> Wrote | Again | Answered:
-        """The next event; a refusal is raised, and a client that has gone ends its job."""
-        while True:
-            try:
-                async with asyncio.timeout(LOOK_S):
-                    event = await self._events.get()
-            except TimeoutError:
-                if await self._request.is_disconnected():
-                    raise Refusal(499, "the client has gone") from None
-                continue
-            if isinstance(event, Refusal):
-                raise event
-            return event
-
-    def end(self) -> None:
-        if self._job is not None:
-            self._job.cancelled.set()
-        self._api.release(self._asked, self._file)
-
-    async def whole(self) -> dict[str, Any]:
-        while not isinstance(event := await self.next(), Answered):
-            pass
-        message = {"role": "assistant", "content": headline(event.report), "refusal": None}
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        metadata = self._api.finished(event, self._file, self._started)
-        self.end()
-        head = self._api.head("chat.completion")
-        return {**head, "choices": [choice], "usage": usage(event.report), "metadata": metadata}
-
-    async def chunks(self, event: Wrote | Again | Answered) -> AsyncIterator[str]:
-        """Typed deltas: `round` for each round, `again` where the chain restarts, then the answer.
-
-        A round's text is in `reasoning_content` as well, where many clients look for it.
-        """
-        head = self._api.head("chat.completion.chunk")
-
-        def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
-            choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-            return sent({**head, "choices": [choice], **more})
-
-        try:
-            yield chunk({"role": "assistant", "content": ""})
-            number = 0
-            while not isinstance(event, Answered):
-                if isinstance(event, Again):
-                    number = 0
-                    yield chunk({"type": "again"})
-                else:
-                    values = event.report.to_dict()["rounds"][-1]
-                    number += 1
-                    written = {"number": number, **round_of(values)}
-                    text = values["text"]
-                    yield chunk({"type": "round", "round": written, "reasoning_content": text})
-                event = await self.next()
-            yield chunk({"content": headline(event.report)})
-            metadata = self._api.finished(event, self._file, self._started)
-            yield chunk({}, "stop", metadata=metadata)
-            if self._asked.stream_usage:
-                yield sent({**head, "choices": [], "usage": usage(event.report)})
-            yield "data: [DONE]\n\n"
-        except Refusal as refusal:
-            yield sent(refusal.body())
-        finally:
-            self.end()

@@ -1,5 +1,6 @@
 """Scans made ready for questions, the last few kept."""
 
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
@@ -10,10 +11,13 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.inference.analyzer import Analyzer
 from tumorchain_jax.inference.case import PreparedCase, ensure_organs
 from tumorchain_jax.inference.runner import EncodedScan
+from tumorchain_jax.report.report import Report
 from tumorchain_jax.serve.ct.limits import Limits
 from tumorchain_jax.serve.ct.scan_file import check_scan_file
 from tumorchain_jax.serve.ct.store import Stored
 from tumorchain_jax.serve.refusal import Refusal
+
+MOST_REPORTS = 32
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,15 @@ class Ready:
 
 
 class Cases:
-    """Prepares scans one at a time, and keeps the last ones with what they were encoded to."""
+    """Prepares scans one at a time; keeps the last ones with what they were encoded to, and the
+    last reports about them."""
 
     def __init__(self, analyzer: Analyzer, limits: Limits):
         self._analyzer, self._limits = analyzer, limits
         self._kept: OrderedDict[tuple[str, str], Ready] = OrderedDict()
         self._one = threading.Lock()
+        self._reports: OrderedDict[str, tuple[str, Report]] = OrderedDict()
+        self._reports_lock = threading.Lock()
 
     def get(self, file: Stored, mask: Stored | None, organs: Collection[int] = ()) -> Ready:
         """Prepare a scan, or find it prepared; with these organs (merged labels) segmented.
@@ -53,7 +60,8 @@ class Cases:
             self._kept[key] = ready
             self._kept.move_to_end(key)
             while len(self._kept) > self._limits.scans:
-                self._kept.popitem(last=False)
+                (evicted, _), _ = self._kept.popitem(last=False)
+                self._forget_reports(evicted)
         return ready
 
     def _prepared(
@@ -76,6 +84,33 @@ class Cases:
         with self._one:
             for key in [key for key in self._kept if file_id in key]:
                 del self._kept[key]
+        self._forget_reports(file_id)
+
+    def keep(self, file_id: str, report: Report) -> str:
+        """Keep a report as long as its scan is kept, up to `MOST_REPORTS`; returns its id."""
+        made = f"report-{secrets.token_urlsafe(18)}"
+        with self._reports_lock:
+            self._reports[made] = file_id, report
+            while len(self._reports) > MOST_REPORTS:
+                self._reports.popitem(last=False)
+        return made
+
+    def report(self, report_id: str) -> Report:
+        """The report of an id.
+
+        Raises:
+            Refusal: (404) there is none, or not any more.
+        """
+        with self._reports_lock:
+            found = self._reports.get(report_id)
+        if found is None:
+            raise Refusal(404, "there is no such report, or not any more: ask again")
+        return found[1]
+
+    def _forget_reports(self, file_id: str) -> None:
+        with self._reports_lock:
+            for key in [key for key, (each, _) in self._reports.items() if each == file_id]:
+                del self._reports[key]
 
 
 def organs_of(question: str) -> set[int]:

@@ -5,8 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.inference.analyzer import Analyzer
@@ -14,58 +13,14 @@ from tumorchain_jax.inference.slots import Progress, Question, Slots
 from tumorchain_jax.inference.verdict import check_scope
 from tumorchain_jax.phantoms.demo_case import phantom_patient
 from tumorchain_jax.reasoning.trace import Trace
-from tumorchain_jax.report.report import Report
-from tumorchain_jax.serve.ct.cases import Cases, Ready, organs_of
+from tumorchain_jax.serve.ct.cases import Cases, organs_of
+from tumorchain_jax.serve.ct.job import Again, Answered, Event, Job, Wrote
 from tumorchain_jax.serve.ct.limits import Limits
 from tumorchain_jax.serve.ct.store import Stored
 from tumorchain_jax.serve.refusal import Refusal
 
 log = logging.getLogger(__name__)
 WARM_SEED = 0
-
-
-@dataclass(frozen=True)
-class Wrote:
-    """A round was written; the report has the rounds so far."""
-
-    report: Report
-
-
-@dataclass(frozen=True)
-class Again:
-    """The chain named an organ that was not looked for: it is segmented, and the chain restarts."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The chain has ended."""
-
-    report: Report
-
-
-Event: TypeAlias = Wrote | Again | Answered | Refusal
-
-
-@dataclass(eq=False)
-class Job:
-    """A question on its way.
-
-    Attributes:
-        tell: takes what happens, in a thread of the desk.
-        organs: merged labels to be segmented before it is asked.
-        cancelled: set when nobody waits any more.
-    """
-
-    file: Stored
-    mask: Stored | None
-    question: str
-    seed: int
-    rounds: int | None
-    deadline: float
-    tell: Callable[[Event], None]
-    organs: set[int]
-    ready: Ready | None = None
-    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class Desk:
@@ -99,11 +54,16 @@ class Desk:
         scan = self.analyzer.runner.encode(case)
         slots = Slots(self.analyzer.runner)
         slots.admit({0: Question(case, scan, "Where is the tumour?", rounds=1)})
+        slots.write(1)
         slots.step()
         B, rounds = self.analyzer.runner.batch_size, self.analyzer.runner.max_rounds
         self.compiled = [f"scan {'x'.join(map(str, case.scan.image.shape))}"]
         self.compiled += [f"{B} slots, up to {rounds} rounds"]
         self.warm = True
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to work; the first question compiles what is not."""
         for thread in self._threads:
             thread.start()
 
@@ -169,15 +129,19 @@ class Desk:
         seed: int,
         rounds: int | None,
         tell: Callable[[Event], None],
+        stream: bool = False,
     ) -> Job:
         """Queue a question.
+
+        Args:
+            stream: tell each token as it is written.
 
         Raises:
             Refusal: (400) it cannot be asked; (429) too many wait; (503) the server goes down.
         """
         self.check(question)
         deadline = time.monotonic() + self.limits.answer_s
-        job = Job(file, mask, question, seed, rounds, deadline, tell, organs_of(question))
+        job = Job(file, mask, question, seed, rounds, deadline, tell, organs_of(question), stream)
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the server is going down", retry_after_s=30)
@@ -259,11 +223,22 @@ class Desk:
             self._slots.admit(new)
         if not self._running:
             return
-        for number, progress in self._slots.step().items():
+        self._write_round()
+        for number, progress in self._slots.close().items():
             job = self._running[number]
             if progress.done:
                 del self._running[number]
             self._tell(job, progress)
+
+    def _write_round(self) -> None:
+        """Write a round; token by token where somebody wants to see them."""
+        while any(job.stream for job in self._running.values()):
+            texts = self._slots.write(1)
+            if not texts:
+                return
+            for number, text in texts.items():
+                self._running[number].tell_text(text)
+        self._slots.write()
 
     def _next(self) -> Job | None:
         while True:
@@ -276,7 +251,11 @@ class Desk:
 
     def _tell(self, job: Job, progress: Progress) -> None:
         answer = progress.answer
+        if not progress.done and not job.stream:
+            return
         report = self.analyzer.record(answer)
+        job.tell_text(answer.text)
+        job.rounds_written, job.told = job.rounds_written + 1, 0
         job.tell(Wrote(report))
         if not progress.done:
             return
@@ -284,7 +263,7 @@ class Desk:
         masks = answer.case.masks
         if masks is not None and masks.missing_models(named | job.organs) and not self._closing:
             job.organs |= named
-            job.ready = None
+            job.ready, job.rounds_written = None, 0
             job.tell(Again())
             with self._changed:
                 self._new.append(job)

@@ -1,7 +1,7 @@
 """The page, from the package: it asks for nothing of another machine, and its policy forbids it."""
 
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,25 +21,30 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-PAGE = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/planes.js": ("planes.js", "text/javascript"),
+KINDS = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
 }
+OWN = ("index.html", "page.css", "page.js", "answers.js", "icon.svg")
+OF_REPORTS = ("viewer.css", "viewer.js")
+"""The viewer that reports have too."""
 
 
 def page_routes() -> list[Route]:
     """Routes of the page and what belongs to it; no key is asked for, as nothing is private."""
-    return [Route(path, _handler(name, kind)) for path, (name, kind) in PAGE.items()]
+    own = files("tumorchain_jax.serve.ct") / "page"
+    of_reports = files("tumorchain_jax.report")
+    routes = [_route(own, name) for name in OWN]
+    return routes + [_route(of_reports, name) for name in OF_REPORTS]
 
 
-def _handler(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    folder = files("tumorchain_jax.serve.ct") / "page"
+def _route(folder: Traversable, name: str) -> Route:
     content = (folder / name).read_text("utf-8").replace("{{ notice }}", NOTICE)
+    kind = KINDS[name.rpartition(".")[2]]
 
     async def serve(request: Request) -> Response:
         return Response(content, media_type=kind, headers=HEADERS)
 
-    return serve
+    return Route("/" if name == "index.html" else f"/{name}", serve)

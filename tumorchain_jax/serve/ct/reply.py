@@ -1,5 +1,6 @@
 """What clients are told of an answer: rounds as they come, then the record."""
 
+from dataclasses import replace
 from typing import Any
 
 from tumorchain_jax.core.text import printable
@@ -9,24 +10,30 @@ SHARED = ("answered", "reason", "confidence", "evaluation", "answer_kind", "stop
 ORGAN = ("organ", "label", "matched", "span", "outcome", "box_mm", "abnormal_probability")
 
 
-def record(report: Report, name: str) -> dict[str, Any]:
-    """The `metadata` of a reply: rounds, organs looked at, confidence, and what limits the answer.
+def public(report: Report, name: str) -> Report:
+    """The report without its scan's path on this machine.
 
     Args:
-        name: of the scan, in place of its path on this machine.
+        name: of the scan, for people.
     """
+    warnings = tuple(each.replace(report.source, name) for each in report.warnings)
+    return replace(report, source=name, warnings=warnings)
+
+
+def record(report: Report) -> dict[str, Any]:
+    """The `metadata` of a reply: rounds, organs looked at, confidence, what limits the answer."""
     values = report.to_dict()
     made = {key: values.get(key) for key in SHARED}
     made |= {
-        "scan": name,
+        "scan": report.source,
         "headline": report.headline,
         "conclusion": report.conclusion,
         "rounds": [round_of(each) for each in values["rounds"]],
         "organs_looked_at": looked_at(values["rounds"]),
-        "warnings": [each.replace(report.source, name) for each in values["warnings"]],
         "masks": values["masks"] and values["masks"]["kind"],
         "weights_sha256": report.weights_sha256,
         "seconds": values["seconds"],
+        "warnings": values["warnings"],
         "notice": values["notice"],
     }
     return made

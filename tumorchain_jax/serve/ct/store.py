@@ -1,5 +1,6 @@
 """Scans that may be asked about: uploads in a private folder, and files under `--root`."""
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -17,6 +18,9 @@ MOST_UPLOADS = 64
 MOST_LISTED, MOST_VISITED = 500, 20_000
 ENDINGS = (".nii.gz", ".nii", ".zip")
 MOST_NAME = 120
+PREFIX, HELD = "tumorchain-serve-", "held"
+"""Of the private folder; the file in it that its server locks."""
+SWEEP_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,16 @@ class Store:
     def __init__(self, root: Path | None, keep_s: float, most_bytes: int):
         self.root = None if root is None else root.resolve()
         self.keep_s, self.most_bytes = keep_s, most_bytes
-        self.folder = Path(tempfile.mkdtemp(prefix="tumorchain-serve-"))  # for its owner alone
         self._files: dict[str, Stored] = {}
         self._lock = threading.Lock()
+        _clear_abandoned()
+        self._base = Path(tempfile.mkdtemp(prefix=PREFIX))  # for its owner alone
+        self._held = (self._base / HELD).open("w")
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+        self.folder = self._base / "uploads"
+        self.folder.mkdir(mode=0o700)
+        self._closed = threading.Event()
+        threading.Thread(target=self._sweep_all, name="uploads", daemon=True).start()
 
     def scratch(self) -> Path:
         """A path in the private folder that nothing has yet."""
@@ -157,6 +168,11 @@ class Store:
             over = [key for key, each in self._files.items() if each.expires and each.expires < now]
         self._remove(over)
 
+    def _sweep_all(self) -> None:
+        """Delete what expires also when no request comes."""
+        while not self._closed.wait(min(self.keep_s, SWEEP_S)):
+            self.sweep()
+
     def _remove(self, ids: list[str]) -> None:
         with self._lock:
             gone = [self._files.pop(each) for each in ids if each in self._files]
@@ -170,7 +186,20 @@ class Store:
 
     def close(self) -> None:
         """Delete all uploads."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._closed.set()
+        shutil.rmtree(self._base, ignore_errors=True)
+        self._held.close()
+
+
+def _clear_abandoned() -> None:
+    """Delete the uploads of servers that were killed: nobody holds their lock."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{HELD}"):
+        try:
+            with lock.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:  # it is held, or another user's
+            continue
 
 
 def shown(name: str) -> str:

@@ -1,19 +1,15 @@
 "use strict";
 (() => {
   const $ = (id) => document.getElementById(id);
-  const planes = new Planes([$("axial"), $("coronal"), $("sagittal")], () => {
-    const mm = planes.at.map((value) => value + 1).join(", ");
-    $("point").textContent = `Slices ${mm}: about ${Math.round(planes.hu())} HU`;
+  const viewer = new Viewer($("planes"), $("tools"), {
+    onMove: (at) => {
+      const slices = at.map((value) => value + 1).join(", ");
+      $("point").textContent = `Slices ${slices}: about ${Math.round(viewer.hu())} HU`;
+    },
   });
+  const comparison = new Comparison($("answers"), $("compared"));
   let model = "", scan = null, organs = new Map(), running = null;
   let key = sessionStorage.getItem("key") || "";
-
-  function element(name, text, className) {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (className) made.className = className;
-    return made;
-  }
 
   function say(text, bad = false) {
     $("status").textContent = text;
@@ -97,110 +93,21 @@
 
   function show(info, greys, labels) {
     $("viewer").hidden = false;
-    planes.load(info, greys, labels);
+    viewer.load(info, greys, labels);
     organs = new Map(info.organs.map((organ) => [organ.label, organ]));
-    $("organs").replaceChildren(...info.organs.map((organ) => {
-      const volume = organ.volume_ml === null ? "" : ` ${organ.volume_ml} ml`;
-      const button = element("button", organ.name + volume, "organ");
-      button.type = "button";
-      button.style.setProperty("--organ", `rgb(${organ.colour.join()})`);
-      button.addEventListener("click", () => jump(organ.label, null));
-      return button;
-    }));
-    $("windows").replaceChildren(...Object.entries(info.windows).map(([name, window]) => {
-      const button = element("button", window.title);
-      button.type = "button";
-      button.dataset.window = name;
-      button.addEventListener("click", () => setWindow(window.level, window.width));
-      return button;
-    }));
-    planes.windows = info.windows;
-    setWindow(info.windows.soft.level, info.windows.soft.width);
+    $("organs").replaceChildren(...viewer.organButtons(mark));
+    mark();
   }
 
-  function setWindow(level, width) {
-    $("level").value = level;
-    $("width").value = width;
-    for (const button of $("windows").children) {
-      const named = planes.windows[button.dataset.window];
-      button.setAttribute("aria-pressed", String(named.level === level && named.width === width));
+  function mark() {
+    for (const each of $("organs").children) {
+      each.setAttribute("aria-pressed", String(viewer.shown.has(Number(each.dataset.label))));
     }
-    planes.window(level, width);
   }
 
   function jump(label, box) {
-    const organ = organs.get(label);
-    planes.shown.add(label);
-    planes.look(box);
-    planes.move(organ ? organ.at : planes.at);
-    $("viewer").scrollIntoView({ block: "nearest" });
-  }
-
-  // A round's text is data: the words that name organs become buttons, all else is text.
-  function roundOf(round) {
-    const made = element("div", undefined, "round");
-    made.append(element("h3", `Round ${round.number}`));
-    const text = element("p", undefined, "text");
-    const letters = [...round.text];  // spans count characters, not UTF-16 units
-    let done = 0;
-    const named = [...round.organs].sort((a, b) => a.span[0] - b.span[0] || b.span[1] - a.span[1]);
-    for (const organ of named) {
-      const [start, end] = organ.span;
-      if (start < done || end <= start) continue;
-      text.append(letters.slice(done, start).join(""));
-      const words = letters.slice(start, end).join("");
-      if (organs.has(organ.label)) {
-        const button = element("button", words);
-        button.type = "button";
-        const outcome = organ.outcome.replaceAll("_", " ");
-        button.title = `${organs.get(organ.label).name}: ${outcome}. Show it`;
-        button.style.setProperty("--organ", `rgb(${organs.get(organ.label).colour.join()})`);
-        button.addEventListener("click", () => jump(organ.label, organ.box_mm));
-        text.append(button);
-        planes.shown.add(organ.label);
-      } else {
-        text.append(words);
-      }
-      done = end;
-    }
-    text.append(letters.slice(done).join(""));
-    made.append(text);
-    const looked = round.organs.filter((organ) => organ.outcome === "looked_at");
-    if (looked.length) {
-      const names = looked.map((o) => organs.get(o.label)?.name ?? o.organ).join(", ");
-      made.append(element("p", `Looked again at: ${names}`, "behind"));
-      jump(looked[0].label, looked[0].box_mm);
-    }
-    planes.draw();
-    return made;
-  }
-
-  function conclude(card, metadata) {
-    const title = metadata.answered ? "Model's answer" : "No answer";
-    card.append(element("p", title, "behind"));
-    const className = metadata.answered ? "answer text" : "answer withheld text";
-    card.append(element("p", metadata.headline, className));
-    const behind = [];
-    if (!metadata.answered) behind.push(`The model's text, not to be relied on: ${metadata.conclusion}`);
-    behind.push(`${metadata.confidence.text}; ${metadata.evaluation.text}.`);
-    for (const line of behind) card.append(element("p", line, "behind"));
-    if (metadata.warnings.length) {
-      const more = element("details");
-      more.append(element("summary", `${metadata.warnings.length} warnings`, "behind"));
-      for (const line of metadata.warnings) more.append(element("p", line, "behind"));
-      card.append(more);
-    }
-    const save = element("button", "Save as JSON");
-    save.type = "button";
-    save.addEventListener("click", () => {
-      const link = element("a");
-      const text = JSON.stringify(metadata, null, 1);
-      link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-      link.download = "answer.json";
-      link.click();
-      URL.revokeObjectURL(link.href);
-    });
-    card.append(save);
+    viewer.jump(label, box);
+    mark();
   }
 
   async function ask(question, card, signal) {
@@ -215,7 +122,7 @@
     });
     if (!response.ok) throw new Error(await problem(response));
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "", rounds = [];
+    let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return;
@@ -228,13 +135,10 @@
         const values = JSON.parse(data);
         if (values.error) throw new Error(values.error.message);
         const delta = values.choices[0]?.delta ?? {};
-        if (delta.type === "round") {
-          rounds.push(roundOf(delta.round));
-          card.append(rounds.at(-1));
-        } else if (delta.type === "again") {
-          for (const each of rounds.splice(0)) each.remove();
-        }
-        if (values.metadata) conclude(card, values.metadata);
+        if (delta.type === "token") card.token(delta);
+        else if (delta.type === "round") card.round(delta.round);
+        else if (delta.type === "again") card.again();
+        if (values.metadata) card.conclude(values.metadata);
       }
     }
   }
@@ -243,9 +147,13 @@
     event.preventDefault();
     const question = $("question").value.trim();
     if (!question || !scan || running) return;
-    const card = element("article");
-    card.append(element("h2", question, "text"), element("p", scan.filename, "behind"));
-    $("answers").prepend(card);
+    const asked = scan;
+    const card = new Card(question, asked, organs, {
+      // Another scan may have been opened since.
+      jump: (label, box) => { if (scan === asked) jump(label, box); },
+      report: async (id) => (await get(`v1/reports/${id}`)).text(),
+    });
+    comparison.add(card);
     running = new AbortController();
     $("send").disabled = true;
     $("stop").hidden = false;
@@ -253,7 +161,7 @@
       await ask(question, card, running.signal);
     } catch (error) {
       const text = error.name === "AbortError" ? "stopped" : error.message;
-      card.append(element("p", text, "bad"));
+      card.fail(text);
     }
     running = null;
     $("send").disabled = false;
@@ -298,16 +206,6 @@
       if (!response.ok) throw new Error(await problem(response));
       return response.json();
     });
-  });
-  for (const id of ["level", "width"]) {
-    $(id).addEventListener("input", () => {
-      const [level, width] = [Number($("level").value), Number($("width").value)];
-      if (planes.info && width > 0) setWindow(level, width);
-    });
-  }
-  $("opacity").addEventListener("input", () => {
-    planes.opacity = Number($("opacity").value);
-    planes.draw();
   });
   $("key").addEventListener("change", () => {
     key = $("key").value.trim();
