@@ -226,7 +226,7 @@ def open_ours(folder: Path) -> tuple[TumorChainConfig, dict[str, Tensor]]:
 
 def parts(folder: Path, config: TumorChainConfig) -> list[File]:
     """List the files that a model has."""
-    return files_of(folder, _allparts(config), abstract_params(config))
+    return files_of(folder, _all_parts(config), abstract_params(config))
 
 
 def _write_companions(source: Path, output: Path, config: TumorChainConfig) -> None:

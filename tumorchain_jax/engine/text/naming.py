@@ -84,8 +84,8 @@ _IN_FOREIGN = re.compile(
 _FOREIGN_BEFORE = re.compile(rf"\b{_FOREIGN.pattern}\s+(?:\w+\s+)?$")
 # "It is a haemangioma": of the last lesion.
 _IT_IS = re.compile(
-    r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|mass|"
-    r"nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
+    r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|"
+    r"mass|nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
     r"suggests?|corresponds? to|ist|entspricht|likely|probably)\W+(?:(?:an?|the|most|very|likely|"
     r"probabl[ey]|benign|simple|typical|of|for|consistent|compatible|with|eine?\w?|am|ehesten|"
     r"therefore|thus|now|rather|in fact|small|large|characteristic)\W+)*"
