@@ -48,7 +48,7 @@ _A_GROWTH = re.compile(
 )
 _LARGEST = re.compile(
     r"\b(?:largest|biggest|dominant|one of (?:them|which|these)|for example|e\.g\.|for instance|"
-    r"including one|größte[rns]?)\b"
+    r"including one|of which|davon|darunter|größte[rns]?)\b"
 )
 # Sites that are no organs here: what is told of them is not in the organ told of before.
 _FOREIGN = re.compile(
@@ -135,6 +135,11 @@ def _name(
         places = on_its_side(notes.text, span, term.start, term.end, places)
     if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
         places = tuple(lesion.place for lesion in meant.lesions) or places
+    if context.polarity == "present" and not term.plural and len(places) > 1:
+        # "A mass in segments V and VIII" is one lesion, in no part alone.
+        places = tuple(
+            {p.organ: p if _is_only(p, places) else Place(p.organ) for p in places}.values()
+        )
     organ = places[0].organ if places else ""
     entry = term.meaning(organ) or term.entries[0]
     attribute, value = _named(notes, setting, term, entry.kind, entry.value, entry.organ, organ)
@@ -167,6 +172,10 @@ def _name(
     if exists and entry.kind != "state":
         draft_count(notes, setting, term, context, places, lesions)
     return lesions
+
+
+def _is_only(place: Place, places: Sequence[Place]) -> bool:
+    return sum(other.organ == place.organ for other in places) == 1
 
 
 def _named(
@@ -304,6 +313,8 @@ def _find(
                 last.place.part, place.part
             ) and (value in GENERIC or last.value == value):  # fmt: skip
                 known = last
+    if known is None and not later and not new:
+        known = notes.lesions.concluded(place, value, sizes)
     if known and not later and place.part not in ("", known.place.part) and sizes and known.sizes:
         near = any(abs(a - b) <= 2 for a in sizes for b in known.sizes)
         known = known if near else None  # another place and another size
