@@ -1,4 +1,4 @@
-"""Reports of which nothing, or not all, may be made: contradictions, corrections, benign ones."""
+"""Reports of which not all may be made: contradictions, corrections, benign lesions."""
 
 import re
 

@@ -325,3 +325,37 @@ def test_the_place_of_the_largest_is_not_that_of_all() -> None:
 )
 def test_a_name_at_the_end_is_what_the_lesions_are(text: str) -> None:
     assert current(text) == {"metastasis@liver"}
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("Mass of 6 cm in segments V and VIII of the liver.", {"mass@liver"}),
+        ("Liver: mass of 6 cm with central scar. AFP normal.", {"mass@liver"}),
+        ("Liver: 2 hypodense foci <5 mm.", {"mass@liver"}),
+    ],
+)
+def test_a_lesion_over_two_parts_is_one(text: str, facts: set[str]) -> None:
+    assert {value for value in current(text) if "mass" in value} == facts
+    assert not any(line.startswith("-") for line in told(text))
+    assert current(text, "size") <= {"60@liver"}
+
+
+def test_findings_after_their_conclusion_are_about_the_same_lesion() -> None:
+    text = (
+        "IMPRESSION:\n1. 2.4 cm mass in the pancreatic body.\nFINDINGS:\nPancreas: 24 mm hypodense "
+        "mass in the body."
+    )
+    facts = extract(Case("c", "p", ("s",), (Document("radiology", text),)))
+    assert {fact.lesion for fact in facts} == {1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Metastasis to the liver excluded by MRI.",
+        "Drei Metastasen der Leber, davon eine in Segment IV.",
+    ],
+)
+def test_what_is_of_one_or_of_another_examination_is_not_of_all(text: str) -> None:
+    assert not any(line.startswith("-finding") or "segment" in line for line in told(text))

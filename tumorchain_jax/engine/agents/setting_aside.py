@@ -12,7 +12,7 @@ from tumorchain_jax.engine.facts import Fact
 from tumorchain_jax.engine.graph.load import KnowledgeGraph
 from tumorchain_jax.engine.text.conflicts import Conflict, conflicts
 from tumorchain_jax.engine.text.corrections import find_correction
-from tumorchain_jax.engine.text.dictation import find_unpunctuated
+from tumorchain_jax.engine.text.dictation import find_reference, find_unpunctuated
 
 WHOLE = ""
 """Stands for the whole case in place of an organ."""
@@ -57,6 +57,8 @@ def _of_case(case: Case, told: Sequence[Fact]) -> str:
         if span := find_unpunctuated(document.text):
             words = " ".join(document.text[slice(*span)].split()[:6])
             return f"text without punctuation is not understood: {words!r} ..."
+        if span := find_reference(document.text):
+            return f"which one it means is not understood: {document.text[slice(*span)]!r}"
     patients = [c for c in conflicts(told) if c.reason == "patient"]
     if patients:
         return f"the report speaks of two patients: {said(patients[0])}"

@@ -103,7 +103,7 @@ def _organs(facts: list[Fact]) -> Iterator[Conflict]:
     """The impression has a tumour in an organ of which the findings tell none, but in another."""
     told = [f for f in facts if f.attribute == "finding" and f.polarity == "present"]
     primary = [f for f in told if f.value in _TUMOUR and f.organ]
-    organs = {f.organ for f in primary}
+    organs = {f.organ for f in told if f.lesion} | {f.organ for f in primary}
     concluded = [
         f for f in facts
         if f.attribute == "impression" and f.polarity == "present" and f.organ

@@ -1,4 +1,8 @@
-"""Dictation without punctuation, in which nobody can tell where a denial ends."""
+"""Texts that the rules do not follow: dictation without punctuation, and words such as "latter".
+
+Without marks nobody can tell where a denial ends; which of two lesions "the former" is, a
+reader works out from more than the sentence.
+"""
 
 import re
 
@@ -7,6 +11,18 @@ from tumorchain_jax.engine.text.wording import even
 _LEAST_WORDS = 40
 _MARK = re.compile(r"[.,;:!?|()\[\]*\u3002\uff0c]|\n[ \t]*\n")
 _SHORT_LINE = 45
+_REFERENCE = re.compile(r"\b(?:the )?(?:latter|former(?= (?:is|has|shows|measures|one|lesion))|"
+                        r"letztere[rs]?|erstere[rs]?)\b")  # fmt: skip
+
+
+def find_reference(text: str) -> tuple[int, int] | None:
+    """Return where a report says which of two things it means by "the latter"; None if nowhere.
+
+    Args:
+        text: of a report, as read.
+    """
+    match = _REFERENCE.search(even(text))
+    return match.span() if match else None
 
 
 def find_unpunctuated(text: str) -> tuple[int, int] | None:

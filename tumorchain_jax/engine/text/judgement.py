@@ -105,9 +105,7 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     if _SUSPECTED.match(text, end) and context.certainty == "definite":
         context = replace(context, certainty="probable")
     context = _in_time(setting, context)
-    if context.time == "current" and context.polarity == "present" and is_shown_elsewhere(
-        setting.words, start - begin, end - begin
-    ):  # fmt: skip
+    if context.time == "current" and is_shown_elsewhere(setting.words, start - begin, end - begin):
         context = replace(context, time="prior")
     return context
 

@@ -94,6 +94,17 @@ class Lesions:
                 return lesion
         return None
 
+    def concluded(self, place: Place, value: str, sizes: list[float]) -> Lesion | None:
+        """Return the lesion that a conclusion before the findings told of, if it is this one."""
+        for lesion in self.all:
+            same = lesion.place.organ == place.organ and _may_be(lesion.value, value)
+            near = not sizes or not lesion.sizes or any(
+                abs(a - b) <= 2 for a in sizes for b in lesion.sizes
+            )  # fmt: skip
+            if lesion.concluded and same and near and are_compatible(lesion.place.part, place.part):
+                return lesion
+        return None
+
     def alike(self, organ: str, value: str) -> list[Lesion]:
         """Return the single lesions of an organ that a name may mean."""
         return [

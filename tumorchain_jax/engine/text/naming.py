@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tumorchain_jax.engine.text.context import Context
-from tumorchain_jax.engine.text.counts import SEVERAL, count_before
 from tumorchain_jax.engine.text.depth import find_depths
 from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
+from tumorchain_jax.engine.text.meaning import MEANS, NEW, interpreted, meant_next
 from tumorchain_jax.engine.text.nodes import read_node
 from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
+from tumorchain_jax.engine.text.numbering import draft_count
 from tumorchain_jax.engine.text.places import Locus, Place, locate
 from tumorchain_jax.engine.text.setting import Setting
 from tumorchain_jax.engine.text.sides import on_its_side
@@ -20,24 +21,7 @@ _SPECIFIC_IMPRESSION = {
     ("cyst", "liver"): "hepatic cyst",
     ("haemangioma", "liver"): "hepatic haemangioma",
 }
-_MEANS = re.compile(
-    r"\b(?:suggest\w*|consistent with|in keeping with|compatible with|suspicious (?:for|of)|"
-    r"suspicion (?:of|for)|may well be|could well be|concern\w* for|worrisome for|likely|"
-    r"probabl\w+|indicat\w+|represent\w*|"
-    r"turn\w* out|prov(?:es|ed|en) to be|in fact|actually|erweist sich|stellt sich|"
-    r"typical (?:of|for)|characteristic (?:of|for)|diagnostic of|favou?rs?|points? to|favou?r\w*|"
-    r"vs|versus|presum\w+|impression of|diagnosis|read as|interpreted as|taken to be|"
-    r"regarded as|reflect\w*|"
-    r"think of|differential|correspond\w* to|in terms of|compatible|raises?|may be|could be|"
-    r"might be|possibl\w+|perhaps|which is|that is|i\.e\.|namely|known|evidence of|"
-    r"cannot exclude|excluded|vereinbar mit|verdächtig|verdacht|v\. ?a\.|hinweis\w* auf|passend zu|"
-    r"am ehesten|dd|im sinne|entsprechend|entspricht|考虑|提示)(?![\w])|=|\(\s*$"
-)
-_NEW = re.compile(
-    r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
-    r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
-)
-_SEPARATE = re.compile(_NEW.pattern.replace("|new|", "|"))
+_SEPARATE = re.compile(NEW.pattern.replace("|new|", "|"))
 _DEFINITE = re.compile(
     r"(?:\b(?:the|this|that|said|known|its|these|those|above|described|same|die|der|das|diese\w*)"
     r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
@@ -64,7 +48,7 @@ _A_GROWTH = re.compile(
 )
 _LARGEST = re.compile(
     r"\b(?:largest|biggest|dominant|one of (?:them|which|these)|for example|e\.g\.|for instance|"
-    r"including one|größte[rns]?)\b"
+    r"including one|of which|davon|darunter|größte[rns]?)\b"
 )
 # Sites that are no organs here: what is told of them is not in the organ told of before.
 _FOREIGN = re.compile(
@@ -82,21 +66,6 @@ _IN_FOREIGN = re.compile(
     rf"{_FOREIGN.pattern}\b"
 )
 _FOREIGN_BEFORE = re.compile(rf"\b{_FOREIGN.pattern}\s+(?:\w+\s+)?$")
-# "It is a haemangioma": of the last lesion.
-_IT_IS = re.compile(
-    r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|"
-    r"mass|nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
-    r"suggests?|corresponds? to|ist|entspricht|likely|probably)\W+(?:(?:an?|the|most|very|likely|"
-    r"probabl[ey]|benign|simple|typical|of|for|consistent|compatible|with|eine?\w?|am|ehesten|"
-    r"therefore|thus|now|rather|in fact|small|large|characteristic)\W+)*"
-)
-_MANY = re.compile(
-    r"\b(?:multiple|several|numerous|innumerable|many|few|countless|disseminated|diffuse|"
-    r"widespread|extensive|scattered|various|plural|myriad|cluster of|number of|couple of|"
-    r"multifocal|bilobar|multiple\w*|mehrere\w*|zahlreiche\w*|viele\w*|einige\w*|unzählige\w*|"
-    r"disseminierte\w*|diffuse\w*|vereinzelte\w*)\b[^.;,]*$"
-)
-_ARTICLES = frozenset({"a", "an", "eine", "einen", "einer", "ein"})
 
 
 def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
@@ -159,13 +128,18 @@ def _name(
     mentions: Sequence[Mention],
 ) -> list[Lesion]:
     """Draft the finding or impression of a mention; return the lesions that it speaks of."""
-    meant = _interpreted(notes, setting, term, mentions)
+    meant = interpreted(notes, setting, term, mentions)
     places = own or _implied(notes, term) or _carried(notes, setting, term, context)
     if context.polarity == "present":
         span = setting.sentence.start, setting.sentence.end
         places = on_its_side(notes.text, span, term.start, term.end, places)
     if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
         places = tuple(lesion.place for lesion in meant.lesions) or places
+    if context.polarity == "present" and not term.plural and len(places) > 1:
+        # "A mass in segments V and VIII" is one lesion, in no part alone.
+        places = tuple(
+            {p.organ: p if _is_only(p, places) else Place(p.organ) for p in places}.values()
+        )
     organ = places[0].organ if places else ""
     entry = term.meaning(organ) or term.entries[0]
     attribute, value = _named(notes, setting, term, entry.kind, entry.value, entry.organ, organ)
@@ -196,8 +170,12 @@ def _name(
                 setting, "impression", specific, term.start, term.end, context, place, lesion
             )
     if exists and entry.kind != "state":
-        _count(notes, setting, term, context, places, lesions)
+        draft_count(notes, setting, term, context, places, lesions)
     return lesions
+
+
+def _is_only(place: Place, places: Sequence[Place]) -> bool:
+    return sum(other.organ == place.organ for other in places) == 1
 
 
 def _named(
@@ -223,7 +201,7 @@ def _named(
 
 def _is_conclusion(notes: Notes, setting: Setting, term: Term) -> bool:
     before = notes.text[setting.sentence.start : term.start]
-    if _MEANS.search(before):
+    if MEANS.search(before):
         return True
     if setting.section != "open" or _SEEN.search(setting.words):
         return False
@@ -232,33 +210,6 @@ def _is_conclusion(notes: Notes, setting: Setting, term: Term) -> bool:
     described = any(t.kind in ("density", "shape", "boundary") for t in notes.between(start, end))
     described |= any(True for _ in find_depths(notes.text, start, end))
     return not told and not described
-
-
-def _interpreted(
-    notes: Notes, setting: Setting, term: Term, mentions: Sequence[Mention]
-) -> Mention | None:
-    """Return the mention before that this one says the nature of: "a mass, likely a cyst"."""
-    for mention in reversed(mentions):
-        if mention.term.kind in NODES or mention.context.time != "current":
-            continue
-        between = notes.text[mention.term.end : term.start]
-        if not mention.lesions or re.search(r";|\.\s", between):
-            return None
-        means = _MEANS.search(between) or _is_apposed(notes, setting, term, mention, between)
-        return mention if means and not _NEW.search(between[-40:]) else None
-    last = notes.lesions.last
-    lead = notes.text[setting.sentence.start : term.start]
-    if last and last.place.organ and _IT_IS.fullmatch(lead):
-        return Mention(term, Context(), [last])
-    return None
-
-
-def _is_apposed(notes: Notes, setting: Setting, term: Term, mention: Mention, between: str) -> bool:
-    """Whether a name ends the sentence after a comma: "three lesions up to 2 cm, metastases"."""
-    alike = mention.term.value == "mass" and mention.term.plural == term.plural
-    comma = between.rstrip().endswith((",", ":", "="))
-    ends = not notes.text[term.end : setting.sentence.end].strip(" .;)")
-    return alike and comma and ends and term.value != "mass"
 
 
 def _merge(
@@ -350,10 +301,10 @@ def _find(
     later = setting.section in ("impression", "pathology")
     known = None
     # In a conclusion, "new" tells of what the findings told of.
-    new = (_SEPARATE if later else _NEW).search(before)
+    new = (_SEPARATE if later else NEW).search(before)
     if not new:
         if later or _is_conclusion(notes, setting, term):
-            meant = _meant_next(notes, setting, term) if value in GENERIC else value
+            meant = meant_next(notes, setting, term) if value in GENERIC else value
             known = notes.lesions.match(place, meant or value, sizes, later=True)
         elif _DEFINITE.search(before) or context.time != "current":
             known = notes.lesions.match(place, value, sizes, later=False)
@@ -362,6 +313,8 @@ def _find(
                 last.place.part, place.part
             ) and (value in GENERIC or last.value == value):  # fmt: skip
                 known = last
+    if known is None and not later and not new:
+        known = notes.lesions.concluded(place, value, sizes)
     if known and not later and place.part not in ("", known.place.part) and sizes and known.sizes:
         near = any(abs(a - b) <= 2 for a in sizes for b in known.sizes)
         known = known if near else None  # another place and another size
@@ -390,52 +343,3 @@ def _are_told(notes: Notes, term: Term, lesions: Sequence[Lesion]) -> bool:
     same = [x for x in notes.lesions if x.place.organ in organs]
     same = [x for x in same if x.value in (term.value, *GENERIC) or term.value in GENERIC]
     return len(same) > len(organs)
-
-
-def _meant_next(notes: Notes, setting: Setting, term: Term) -> str:
-    """Return what a conclusion goes on to call a lesion: "new lesion, likely a metastasis"."""
-    for other in setting.terms:
-        if other.kind == "lesion" and other.start >= term.end:
-            means = _MEANS.search(notes.text[term.end : other.start])
-            return other.value if means else ""
-    return ""
-
-
-def _count(
-    notes: Notes,
-    setting: Setting,
-    term: Term,
-    context: Context,
-    places: Sequence[Place],
-    lesions: Sequence[Lesion],
-) -> None:
-    """Draft how many there are; several where only the plural says so."""
-    sentence = setting.sentence
-    told = count_before(notes.text, sentence.start, term.start)
-    # "Knoten" may be one or several.
-    plural = term.plural and not notes.text.endswith("knoten", term.start, term.end)
-    many = _MANY.search(notes.text, max(sentence.start, term.start - 45), term.start)
-    if plural and (not told or told.share or len(places) > 1) and (
-        many or not _are_told(notes, term, lesions)
-    ):  # fmt: skip
-        for lesion in lesions:
-            span = term.start, term.end
-            notes.draft(
-                setting,
-                "count",
-                SEVERAL,
-                *span,
-                context,
-                lesion.place,
-                lesion,
-                about="many" if many else "",
-            )
-    if not told or told.share or len(places) > 1:
-        return
-    start, end = told.start, told.end
-    if told.count == 1 and notes.text[start:end] in _ARTICLES:
-        return
-    if (told.count > 1) == term.plural or term.value in ("metastasis",) or told.count == 1:
-        place = Place(places[0].organ if places else "")
-        sure = Context(certainty="probable" if told.rough else "definite")
-        notes.draft(setting, "count", str(told.count), start, end, sure, place, None)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tumorchain_jax.engine.text.vocabulary import Entry, Term
 
@@ -233,7 +234,8 @@ def _with_joined(
     while last + 1 < len(usable) and _are_joined(text, usable[last], usable[last + 1]):
         last += 1
     chain = usable[first : last + 1]
-    if len(chain) > 1 and (listed or _AND.search(text[chain[-2].end : chain[-1].start])):
+    gaps = [text[a.end : b.start] for a, b in pairwise(chain)]
+    if gaps and (listed or any(map(_AND.search, gaps))):
         places = [place for locus in chain for place in locus.places]
     else:
         places = list(chosen.places)

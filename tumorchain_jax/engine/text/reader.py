@@ -210,6 +210,9 @@ class Reader:
         grouped = value == SEVERAL and draft.lesion and not self._is_one(draft.lesion)
         if draft.lesion is not None and (attribute != "count" or grouped):
             number = numbers[id(draft.lesion)]
+        elif place.organ == "aorta" and polarity == "present":
+            # The calcifications of a vessel have a size, so they are told as one lesion.
+            number = int(attribute == "size" or value == "vascular calcification")
         text = self._document.text[start:end]
         source = Source(draft.kind, self._document.sha256, start, end, text)
         return Fact(

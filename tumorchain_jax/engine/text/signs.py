@@ -30,6 +30,12 @@ _DUCTS = (
     ("liver", re.compile(r"bil(?:e|iary)|hepat|\bcbd\b|choledoch|cholest|gallen")),
 )
 """What words for ducts say of their organ."""
+# What may be normal beside an organ: laboratory values, vessels, ducts.
+_NO_ORGAN = re.compile(
+    r"\b(?:afp|cea|ca ?19\S*|psa|lfts?|bilirubin|lipase|amylase|lab(?:s|oratory)?|markers?|"
+    r"vessels?|veins?|vena|arter(?:y|ies)|ducts?|vasculature|perfusion|blood|doppler|function|"
+    r"tumou?rmarker\w*|laborwerte|gefäße|gang|gallenwege)\b[^.;,]{0,30}$"
+)
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 
 
@@ -85,7 +91,8 @@ def read_signs(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> N
         elif notes.heading or setting.denied:
             places = notes.heading or notes.near or (Place(""),)
         elif context.polarity == "present":
-            places = notes.near or (Place(""),)
+            organs = tuple(dict.fromkeys(Place(place.organ) for place in notes.near))
+            places = organs if len(organs) == 1 else (Place(""),)
         else:
             places = (Place(""),)
         if term.value == "tumour in the portal vein" and {p.organ for p in places} - {"liver"}:
@@ -164,6 +171,8 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
             m.context.polarity == "present" and m.term.kind not in NODES
             and clause[0] <= m.term.start < clause[1] for m in mentions
         ):  # fmt: skip
+            continue
+        if _NO_ORGAN.search(notes.text, clause[0], term.start):
             continue
         inside = [x for x in setting.loci if clause[0] <= x.start < clause[1] and not x.beside]
         before = [x for x in inside if x.end <= term.start]

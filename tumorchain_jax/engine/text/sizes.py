@@ -12,13 +12,14 @@ _NO_SIZE_AFTER = re.compile(
     r"from the|apart|distance|schicht\w*|oberhalb|unterhalb|entfernt|ab ano)\b"
 )
 _NO_SIZE_BEFORE = re.compile(
-    r"\b(?:slice thickness|thickness of|distance(?: of)?|slices? of|collimation(?: of)?|"
+    r"(?:\b(?:slice thickness|thickness of|distance(?: of)?|slices? of|collimation(?: of)?|"
     r"reconstructed"
     r"(?: at| to)?|every|wall thickness|spans?|duct(?: is| measures?| of| up to| dilated(?: to)?|"
     r" measuring)*(?: up to)?|cali(?:ber|bre)(?: of)?|length of|segment of|over|within|less than|"
     r"below|under|smaller than|margin of|spleen(?: is| measures)?|threshold(?: of)?|"
     r"(?:grown|increased?|decreased?|larger|smaller|enlarged|shrunk|grew|change|progressed) by|um|"
-    r"limit(?: of)?|schichtdicke|abstand)[\s:]*(?:approx\w*\.?|about|ca\.|up to)?\s*$"
+    r"limit(?: of)?|schichtdicke|abstand)|"
+    r"[<>\u2264\u2265])[\s:]*(?:approx\w*\.?|about|ca\.|up to)?\s*$"
 )
 _PRIOR_BEFORE = re.compile(
     r"(?:\b(?:previous\w*|prior(?:ly)?|former\w*|before|earlier|initial\w*|originally|baseline|"

@@ -27,7 +27,7 @@ _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
     *("raumforderungen", "tumorformationen", "filiae", "knoten", "granulome", "divertikel"),
-    "gallensteine",
+    *("gallensteine", "foci", "calculi", "thrombi", "noduli"),
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
