@@ -62,6 +62,12 @@ def add_command(command: Command) -> None:
         action="store_true",
         help="instead, how the rules read reports that were written apart from them",
     )
+    add(
+        "--rad-eval",
+        nargs="+",
+        metavar=("PYTHON", "METRIC"),
+        help="with --text-metrics: an interpreter that has the package radeval, and metrics of it",
+    )
     add("--json", action="store_true", default=SUPPRESS, help="print the calibration as JSON")
 
     agree = command(
@@ -143,6 +149,9 @@ def _calibrate(options: argparse.Namespace) -> int:
     if options.output and options.output.exists():
         found = "a folder" if options.output.is_dir() else "there already"
         raise InputError(options.output, "output", found, "a new file", "name another")
+    if options.rad_eval and (len(options.rad_eval) < 2 or not options.text_metrics):
+        found, expected = " ".join(options.rad_eval), "PYTHON and metrics, with --text-metrics"
+        raise InputError("command line", "--rad-eval", found, expected, "name both")
     if options.text_metrics:
         return _text_metrics(options)
     if options.styles:
@@ -175,7 +184,10 @@ def _text_metrics(options: argparse.Namespace) -> int:
 
     from tumorchain_jax.evaluation.chain.text_metrics import metrics_text, text_metrics
 
-    rows = text_metrics(options.phantoms, options.seed)
+    others = None
+    if options.rad_eval:
+        others = Path(options.rad_eval[0]), options.rad_eval[1:]
+    rows = text_metrics(options.phantoms, options.seed, others)
     print(json.dumps([*map(asdict, rows)]) if options.json else f"{metrics_text(rows)}\n{NOTICE}")
     return 0
 
