@@ -29,11 +29,11 @@ from tumorchain_jax.evaluation.bootstrap import (
 from tumorchain_jax.evaluation.chain.compare import compare_judged
 from tumorchain_jax.evaluation.chain.judged import Judged, read_judged
 from tumorchain_jax.evaluation.chain.rubric import NAMES
+from tumorchain_jax.evaluation.chain.run import ROWS, SCORE
 from tumorchain_jax.evaluation.chain.score import score
 from tumorchain_jax.evaluation.statistics import mean_interval
 from tumorchain_jax.llm.endpoint import families_of
 
-ROWS, SCORE = "judged.jsonl", "score.json"
 _HINT = "name folders that `tumorchain judge -o` wrote of one items.jsonl"
 
 
