@@ -56,9 +56,9 @@ def _compare(options: argparse.Namespace) -> int:
     kinds = [_is_judged(path) for path in options.runs]
     if any(kinds):
         if not all(kinds) or options.by_size:
-            found = "--by-size" if options.by_size else "judged chains and items"
+            given = "--by-size" if options.by_size else "judged chains and items"
             expected, hint = "two judged.jsonl, or two items.jsonl", "name two files of one kind"
-            raise InputError("command line", "runs", found, expected, hint)
+            raise InputError("command line", "runs", given, expected, hint)
         judged = compare_judged(read_judged(first), read_judged(second))
         print(json.dumps(judged) if options.json else f"{judged_text(judged, names)}\n{NOTICE}")
         return int(options.strict and not judged["usable"])

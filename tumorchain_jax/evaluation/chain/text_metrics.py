@@ -83,9 +83,9 @@ def text_metrics(
         rows.append(_row(metric, right, wrong, signature))
     if others:
         python, names = others
-        texts = [[pair[place] for pair in pairs] for place in range(3)]
-        references, rights, wrongs = texts
-        version, scores = rad_eval(python, names, references * 2, rights + wrongs)
+        references = [reference for reference, *_ in pairs]
+        texts = [other for _, other, *_ in pairs] + [changed for *_, changed, _ in pairs]
+        version, scores = rad_eval(python, names, references * 2, texts)
         for metric, values in scores.items():
             lower = metric.startswith(LOWER_IS_BETTER)
             halves = np.array(values[: len(pairs)]), np.array(values[len(pairs) :])

@@ -122,8 +122,8 @@ def _file(name: str, sha256: str, n: int) -> dict[str, Any]:
 
 
 def _is_sound(item: Item, form: Format) -> bool:
-    texts = (item.qid, item.image_id, item.truth, item.output, item.upstream_text)
-    texts += (item.not_answerable,)
+    texts = [item.qid, item.image_id, item.truth, item.output, item.upstream_text]
+    texts.append(item.not_answerable)
     options = [*item.options, *item.options.values()]
     plain = item.subtype in SUBTYPES and all(isinstance(text, str) for text in (*texts, *options))
     return plain and (form != "mc" or item.truth in item.options)

@@ -77,8 +77,8 @@ def write_task(
                     text = "\n".join([prompt, *captions, str(row["question"])])
                     file.write(json.dumps({**row, "input": text, "pictures": names}) + "\n")
                     count += 1
-        names = {"task": task, "samples": SAMPLES, "policy": str(policy)}
-        yaml = _YAML.format(**names, tokens=MOST_TOKENS, version=__version__)
+        said = {"task": task, "samples": SAMPLES, "policy": str(policy), "version": __version__}
+        yaml = _YAML.format(**said, tokens=MOST_TOKENS)
         (part / f"{task}.yaml").write_text(yaml)
         (part / "utils.py").write_bytes(utils.read_bytes())
     return count
