@@ -23,7 +23,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(*words: object) -> int:
-    return main(["deeptumorvqa", *map(str, words)])
+    try:
+        return main(["deeptumorvqa", *map(str, words)])
+    except SystemExit as stop:  # argparse
+        return int(stop.code or 0)
 
 
 def test_from_answers_to_a_score_and_back(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,16 +54,55 @@ def test_only_errors_end_with_1(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_bad_use_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = folder / "q.json"
     (folder / "a.jsonl").write_text('{"qid": "q0", "raw_output": "B"}\n')
+    header = {"version": "2.0.0", "questions": json.loads(questions.read_text())["questions"]}
+    (folder / "v2.json").write_text(json.dumps(header))
     (folder / "cut.json").write_text('{"questions": [{"qid"')
     for words, said in (
         (("score",), "--questions"),
         (("score", "--questions", questions), "-i"),
         (("score", "--questions", questions, "-i", folder / "a.jsonl"), "none for 1 of 2"),
         (("score", "--questions", folder / "cut.json", "-i", folder / "a.jsonl"), "JSON"),
-        (("score", folder / "a.jsonl"), "FILE"),
+        (("score", folder / "a.jsonl"), "unexpected arguments"),
+        (("score", "--rescore", folder / "a.jsonl"), "`tumorchain deeptumorvqa score --json`"),
+        (("score", "--questions", questions, "--masks", "true"), "unknown flag --masks"),
+        (("predict", "--questions", questions, "-o", folder / "p.txt"), ".jsonl"),
+        (("predict", "--questions", questions, "-o", folder / "p.jsonl", "--by", "x"), "--by"),
+        (
+            ("predict", "--questions", questions, "-o", folder / "p.jsonl", "--slices", "x"),
+            "--by endpoint NAME as well",
+        ),
+        (
+            (
+                "predict",
+                "--questions",
+                questions,
+                "-o",
+                folder / "p.jsonl",
+                "--by",
+                "endpoint",
+                "x",
+            ),
+            "axial-16-even",
+        ),
+        (
+            (
+                "predict",
+                "--questions",
+                questions,
+                "-o",
+                folder / "p.jsonl",
+                "--by",
+                "majority",
+                "--mismatched",
+            ),
+            "nothing that majority does not use",
+        ),
+        (("score", "--rescore", folder / "a.jsonl", "--rules", "both"), "--rules"),
+        (("inspect", "--questions", folder / "v2.json", "--version", "v1"), "that of a file of v1"),
+        (("export", "--questions", questions, "-o", folder / "t"), "--scans"),
         (("predict", "--questions", questions, "-o", folder / "p.jsonl"), "--scans"),
-        (("cases", folder / "a.jsonl", "--rules", "both"), "--rules"),
-        (("cases", folder / "a.jsonl"), "op"),
+        (("cases", folder / "a.jsonl", "--rules", "both"), "invalid choice"),
+        (("cases", folder / "a.jsonl"), "id: found no such field"),
     ):
         assert run(*words) == 2
         error = capsys.readouterr().err

@@ -14,6 +14,7 @@ import pytest
 from stub_judge import completion, judgement, stub
 
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.evaluation.chain.bars import FEWEST
 from tumorchain_jax.evaluation.chain.cases import draw_truth
 from tumorchain_jax.evaluation.chain.rubric import NAMES
 from tumorchain_jax.evaluation.items import Item, json_lines, make_item
@@ -57,12 +58,19 @@ def test_judge_and_score_again(
     ("words", "line"),
     [
         (["judge"], "-i, --rescore"),
-        (["judge", "-i", "missing.jsonl"], "evaluate first"),
+        (
+            ["judge", "-i", "missing.jsonl"],
+            "found No such file or directory, expected the items.jsonl",
+        ),
         (["judge", "-i", "SAVED", "--by", "magic"], "expected rules, or: endpoint NAME"),
         (["judge", "-i", "SAVED", "--by", "endpoint", "x"], "endpoints.toml"),
-        (["judge", "--rescore", "nowhere"], "JSON"),
+        (["judge", "--rescore", "nowhere"], "name a folder that `tumorchain judge -o` wrote"),
+        (["judge", "--rescore", "nowhere", "-o", "x"], "--output: found given"),
+        (["judge", "-i", "SAVED", "calibrate"], "--input: found given"),
+        (["judge", "agree", "nowhere"], "of one items.jsonl"),
         (["compare", "SAVED"], "two files"),
-        (["compare", "SAVED", "missing.jsonl"], "evaluate first"),
+        (["compare", "SAVED", "SAVED", "--simulate", "3"], "--simulate: found runs as well"),
+        (["compare", "SAVED", "missing.jsonl"], "check the path"),
     ],
 )
 def test_bad_usage_is_one_line(
@@ -82,13 +90,12 @@ def test_the_tests_own_simulation_is_a_command(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.system
 def test_the_rules_pass_every_bar(tmp_path: Path) -> None:
-    # 36: the fewest of which all right leave the lower end of an interval above .9.
     command = [
         *TUMORCHAIN,
         "judge",
         "calibrate",
         "--phantoms",
-        "36",
+        str(FEWEST),
         "-o",
         str(tmp_path / "c.json"),
     ]

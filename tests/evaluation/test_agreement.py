@@ -8,11 +8,14 @@ from tumorchain_jax.evaluation.agreement import (
     all_readers,
     category_counts,
     cohen,
+    coincidences,
     fleiss,
     gwet_ac1,
     kappa,
+    ordinal_alpha,
     pair,
     quadratic,
+    raters,
     unequal,
 )
 
@@ -94,3 +97,22 @@ def test_kappa_of_two_readers_without_an_interval() -> None:
     assert kappa([True, True, False, False], [True, False, False, False]) == pytest.approx(0.5)
     assert kappa([True], [True]) is None
     assert kappa([], []) is None
+
+
+def test_ordinal_alpha_is_the_published_one() -> None:
+    # Krippendorff 2011, example C: four observers, twelve units, some marks missing; 0.815.
+    rows = ("123321412...", "1233224125.3", ".3332342251.", "12332441251.")
+    ratings = np.array([[np.nan if c == "." else float(c) for c in row] for row in rows])
+    assert raters(ratings, [str(n) for n in range(12)]).value == pytest.approx(0.815, abs=5e-4)
+
+
+def test_alpha_of_draws_is_that_of_the_drawn_cases() -> None:
+    rng = np.random.default_rng(0)
+    ratings = rng.integers(0, 5, (2, 8)).astype(float)
+    by_patient, _ = coincidences(ratings, [str(n) for n in range(8)])
+    times = np.array([0, 2, 1, 0, 3, 1, 0, 1])
+    repeated = np.repeat(ratings, times, axis=1)
+    pairs, _ = coincidences(repeated, [str(n) for n in range(8)])
+    drawn = ordinal_alpha(np.tensordot(times, by_patient, 1)[None])
+    assert drawn == pytest.approx(ordinal_alpha(pairs.sum(axis=0)[None]))
+    assert raters(np.stack([ratings[0]] * 2), [str(n) for n in range(8)]).value == 1

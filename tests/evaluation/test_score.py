@@ -31,7 +31,7 @@ def one_each(right: np.ndarray) -> list[Item]:
 def test_items_survive_the_file(tmp_path: Path) -> None:
     items = [
         item(1, True, text_only_right=False, answer="é\n\u2028\udc80"),
-        item(2, False, choices=("a", "b"), organ="", parsed=""),
+        item(2, False, choices=("round", "b"), organ="", parsed=""),
     ]
     (tmp_path / "items.jsonl").write_text(json_lines(items))
     assert read_items(tmp_path / "items.jsonl") == items
@@ -46,11 +46,23 @@ GOOD = {**vars(item(1, True)), "choices": []}
     [
         "",
         "3",
+        json.dumps(GOOD)[:-1] + ', "right": false}',
+        json.dumps({**GOOD, "confidence": float("nan")}),
         "{",
         b"\xff".decode("latin-1"),
         json.dumps({k: v for k, v in GOOD.items() if k != "truth"}),
         json.dumps({**GOOD, "more": 1}),
         json.dumps({**GOOD, "right": 1}),
+        json.dumps({**GOOD, "right": False}),
+        json.dumps({**GOOD, "parsed": ""}),
+        json.dumps({**GOOD, "patient": " "}),
+        json.dumps({**GOOD, "choices": ["round", "Round"]}),
+        json.dumps({**GOOD, "choices": ["oval", "flat"]}),
+        json.dumps({**GOOD, "confidence": 1.5}),
+        json.dumps({**GOOD, "log_probability": 0.5}),
+        json.dumps({**GOOD, "tumour_mm": -1.0}),
+        json.dumps({**GOOD, "scan": -1}),
+        json.dumps({**GOOD, "scan": True}),
         json.dumps({**GOOD, "text_only_right": "no"}),
         json.dumps({**GOOD, "patient": 7}),
         json.dumps({**GOOD, "choices": [1]}),
@@ -61,12 +73,22 @@ GOOD = {**vars(item(1, True)), "choices": []}
 def test_a_bad_line_is_named(tmp_path: Path, bad: str) -> None:
     path = tmp_path / "items.jsonl"
     path.write_text(f"{json.dumps(GOOD)}\n{bad}\n{json.dumps(GOOD)}\n", encoding="latin-1")
-    with pytest.raises(InputError, match=r"items\.jsonl\[2\]"):
+    with pytest.raises(InputError, match=r"items\.jsonl:2: "):
+        read_items(path)
+
+
+def test_a_question_is_asked_once(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    others = [item(2, True), item(1, True, scan=1), item(1, True, choices=("round", "oval"))]
+    path.write_text(json_lines([item(1, True), *others]))
+    assert len(read_items(path)) == 4
+    path.write_text(json_lines([item(1, True), *others, item(1, False, answer="another")]))
+    with pytest.raises(InputError, match=r"jsonl:5: question: found that of line 1 again \(1: q"):
         read_items(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"items\.jsonl: items: found 'No such file"):
+    with pytest.raises(InputError, match=r"items\.jsonl: path: found No such file.*check the path"):
         read_items(tmp_path / "items.jsonl")
 
 
@@ -257,7 +279,14 @@ def test_the_summary_tells_the_organ_of_the_ill_apart() -> None:
 def test_organ_of_the_tumour_is_scored_by_its_size(tmp_path: Path) -> None:
     sizes = {True: 10.0, False: 19.9}, {True: 40.0}, {False: None}
     items = [
-        item(f"{n} {right}", right, "tumor_position", truth="liver", tumour_mm=size)
+        item(
+            f"{n} {right}",
+            right,
+            "tumor_position",
+            truth="liver",
+            tumour_mm=size,
+            parsed="liver" if right else "colon",
+        )
         for n, each in enumerate(sizes)
         for right, size in each.items()
     ]
@@ -267,7 +296,7 @@ def test_organ_of_the_tumour_is_scored_by_its_size(tmp_path: Path) -> None:
         "40+ mm": (100.0, 1),
     }
     text = summary_text(summary(items))
-    assert "organ of a tumour of 10-20 mm: 50.0 [0.0, 100.0], n 2, majority 100.0" in text
+    assert "organ of a tumour of 10-20 mm: 50.0 [9.5, 90.5], n 2, majority 100.0" in text
     lines = json_lines(items)
     assert ["tumour_mm" in line for line in lines.splitlines()] == [True, True, True, False]
     (tmp_path / "items.jsonl").write_text(lines)

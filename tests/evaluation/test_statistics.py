@@ -8,6 +8,7 @@ from tumorchain_jax.evaluation.statistics import (
     corrected_share,
     holm,
     mcnemar,
+    mean_interval,
     sign_flip,
     wilson,
 )
@@ -29,6 +30,25 @@ def test_sign_flips_of_many_patients_are_near_the_exact_test() -> None:
     ).pvalue
     assert sign_flip(values) == pytest.approx(exact, abs=0.012)
     assert sign_flip(np.full(100, 1.0)) == pytest.approx(1 / 10_001)
+
+
+def test_few_patients_have_wilsons_interval_on_their_effective_number() -> None:
+    draws = np.zeros(3)
+    once, right = np.ones(10), (np.arange(10) < 8).astype(float)
+    assert mean_interval(right, once, draws) == pytest.approx(wilson(8, 10))
+    # Seven questions to each patient say no more than one.
+    assert mean_interval(700.0 * right, 7 * once, draws, 100.0) == pytest.approx(
+        [100 * end for end in wilson(8, 10)]
+    )
+    # Kish: of 9 + 9 * 1 answers, squared 324, over 81 + 9, as of 3.6 patients.
+    uneven = np.array([9.0, *np.ones(9)])
+    low, high = mean_interval(uneven / 2, uneven, draws)
+    z2 = stats.norm.ppf(0.975) ** 2
+    assert high - low == pytest.approx(np.sqrt(z2 / (3.6 + z2)))
+    # Of many, draws are asked, unless none of them can differ.
+    draws = np.r_[0.5, np.linspace(0.4, 0.6, 2000)]
+    assert mean_interval(once.repeat(2) / 2, once.repeat(2), draws)[0] == pytest.approx(0.405)
+    assert mean_interval(once.repeat(2), once.repeat(2), draws) == pytest.approx(wilson(20, 20))
 
 
 def test_holm_is_the_step_down_rule() -> None:

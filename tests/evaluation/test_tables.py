@@ -66,9 +66,9 @@ def test_table_1_has_a_column_for_each_subtask_in_the_papers_order() -> None:
     assert text.splitlines()[1].split()[::11] == ["organ", "report"]
     nothing = ["-"] * 10
     assert rows["accuracy"] == ["50.0", *nothing, "100.0", "75.0"]
-    # A draw of the second patient alone has no report to make up for it.
-    assert rows["95 % from"] == ["0.0", *nothing, "100.0", "0.0"]
-    assert rows["to"] == ["100.0", *nothing, "100.0", "100.0"]
+    # Wilson's of 1 of 2 and 1 of 1; two patients are too few for one of the average.
+    assert rows["95 % from"] == ["9.5", *nothing, "20.7", "-"]
+    assert rows["to"] == ["90.5", *nothing, "100.0", "-"]
     assert rows["majority"] == ["100.0", *nothing, "100.0", "100.0"]
     assert rows["text only"] == ["-", *nothing, "100.0", "-"]
     assert rows["n"] == ["2", *nothing, "1", "3"]
@@ -117,4 +117,5 @@ def test_text_says_what_it_is_of() -> None:
     assert "Reports by organ" in report
     assert "organ of the tumour, open" not in report
     assert "Reports by organ" not in position
-    assert "organ of the tumour, open: 100.0 [100.0, 100.0], n 2" in position
+    assert "organ of the tumour, open: 100.0 [34.2, 100.0], n 2" in position
+    assert "fewer than 20 patients, too few for an interval" in position

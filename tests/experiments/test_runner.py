@@ -42,8 +42,9 @@ class World:
         self._write(f"ask {checkpoint.parent.name} rounds {rounds}")
         assert data == self.workdir / "test"
         right = "without" not in str(checkpoint)
+        said = "1" if right else "2"
         return [
-            Item(p, "position", "organ_position", "", "q", (), "1", "1", "1", right) for p in "ab"
+            Item(p, "position", "organ_position", "", "q", (), "1", said, said, right) for p in "ab"
         ]
 
     def _write(self, line: str) -> None:

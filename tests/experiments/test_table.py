@@ -63,8 +63,8 @@ def test_papers_averages(measured: dict[str, Any]) -> None:
 def test_table_is_text(measured: dict[str, list[Measured]]) -> None:
     numbers = results(measured)
     lines = markdown(numbers).splitlines()
-    low, high = numbers["runs"]["full"]["ci95"]
-    cells = f"58.3 | {low:.1f} to {high:.1f} | 100.0, 75.0, 0.0 | 84.41 | 15 | 2.7 | 0.5"
+    # Four patients are too few for an interval of the average.
+    cells = "58.3 | - | 100.0, 75.0, 0.0 | 84.41 | 15 | 2.7 | 0.5"
     assert f"| full | {cells} |" in lines
     low, high = numbers["differences"]["without-iir"]["ci95"]
     cells = f"+37.5 | {low:.1f} to {high:.1f} | 62.5, 12.5 | +4.07"

@@ -44,13 +44,21 @@ def _compare(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.items import read_items
 
     if options.simulate is not None:
+        if options.runs or options.by_size or options.strict:
+            hint = "leave the others out"
+            raise InputError("command line", "--simulate", "runs as well", "it alone", hint)
         return _simulate(options)
     if len(options.runs) != 2:
         hint = "name two files"
         raise InputError("command line", "runs", f"{len(options.runs)}", "two files", hint)
     first, second = options.runs
     names = str(first), str(second)
-    if _is_judged(first):
+    kinds = [_is_judged(path) for path in options.runs]
+    if any(kinds):
+        if not all(kinds) or options.by_size:
+            given = "--by-size" if options.by_size else "judged chains and items"
+            expected, hint = "two judged.jsonl, or two items.jsonl", "name two files of one kind"
+            raise InputError("command line", "runs", given, expected, hint)
         judged = compare_judged(read_judged(first), read_judged(second))
         print(json.dumps(judged) if options.json else f"{judged_text(judged, names)}\n{NOTICE}")
         return int(options.strict and not judged["usable"])

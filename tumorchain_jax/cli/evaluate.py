@@ -136,7 +136,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         return _dice(options)
     check_numbers(options, phantoms=(1, 10**6), tumours=(1, 10**6), seed=SEEDS)
     settings = _settings(options)
-    if options.by:
+    if options.by or options.export:
         return evaluate_by_endpoint(options, settings)
     use_compilation_cache()
     score, text = evaluate(

@@ -95,6 +95,9 @@ def build_parser() -> tuple[Parser, dict[str, list[Parser]]]:
 
         def command(name: str, run: Run, summary: str) -> Parser:
             *above, last = name.split()
+            own = next((each for each in groups[title] if above == each.prog.split()[-1:]), None)
+            if above and not family and own:  # runs by itself as well
+                family.append((own, own.add_subparsers(prog=own.prog, metavar="COMMAND")))
             if above and not family:
                 about = str(module.__doc__).splitlines()[0].split(": ", 1)[1].rstrip(".")
                 whole = _add(subparsers, above[0], f"{about[0].upper()}{about[1:]}")

@@ -61,7 +61,8 @@ def reference() -> str:
     for title, commands in groups.items():
         parts.append(f"## {title}\n")
         for command in commands:
-            parts += [_command(each) for each in (command.verbs or {"": command}).values()]
+            own = [command] if command.get_default("run") else []
+            parts += [_command(each) for each in [*own, *command.verbs.values()]]
     return "\n".join(parts)
 
 
@@ -77,7 +78,7 @@ def _command(command: Parser) -> str:
 
 def _rows(command: Parser) -> Iterator[str]:
     for action in command._actions:
-        if action.dest in ("help", "verbose"):
+        if action.dest in ("help", "verbose") or isinstance(action, argparse._SubParsersAction):
             continue
         text = action.help or ""
         if action.required and action.option_strings:
@@ -90,7 +91,8 @@ def _rows(command: Parser) -> Iterator[str]:
 def _shows_default(action: argparse.Action) -> bool:
     stated = "default" in (action.help or "")
     plain = isinstance(action.default, str | int | float) and not isinstance(action.default, bool)
-    return plain and not stated and bool(action.option_strings)
+    given = plain and action.default != argparse.SUPPRESS
+    return given and not stated and bool(action.option_strings)
 
 
 def _words(action: argparse.Action) -> str:

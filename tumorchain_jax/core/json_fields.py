@@ -11,8 +11,11 @@ from tumorchain_jax.core.errors import InputError
 LARGEST = 1_000_000
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, hint: str = "complete the folder") -> dict[str, Any]:
     """Read a JSON object.
+
+    Args:
+        hint: of an error.
 
     Raises:
         InputError: it cannot be read, or is something else.
@@ -21,10 +24,11 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
         if not isinstance(values, dict):
             raise ValueError(f"a {type(values).__name__}")
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(
-            path, "JSON", str(error)[:200], "an object", "complete the folder"
-        ) from error
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise InputError(path, "path", found, "a file of JSON", hint) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, "JSON", str(error)[:200], "an object", hint) from error
     return values
 
 

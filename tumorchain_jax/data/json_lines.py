@@ -14,8 +14,11 @@ SHOWN = 80
 """Characters of a wrong value that an error shows."""
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def read_lines(path: Path, hint: str = HINT) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield `FILE:LINE`, the byte at which the line begins, and its object; skip empty lines.
+
+    Args:
+        hint: of an error about a line.
 
     Raises:
         InputError: the file cannot be read, or a line is no JSON object.
@@ -29,7 +32,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
     with file:
         for number, line in enumerate(file, 1):
             if line.strip():
-                yield f"{path}:{number}", offset, parse_line(line, f"{path}:{number}")
+                yield f"{path}:{number}", offset, parse_line(line, f"{path}:{number}", hint=hint)
             offset += len(line)
 
 
@@ -47,13 +50,27 @@ def parse_line(
         InputError: it is something else.
     """
     try:
-        values = json.loads(line, object_pairs_hook=_without_twins if unique else None)
+        values = parse_json(line, unique)
     except (ValueError, RecursionError) as error:
         found = "too many nested brackets" if isinstance(error, RecursionError) else str(error)
         raise InputError(source, "JSON", found, "a JSON object on one line", hint) from error
     if not isinstance(values, dict):
         raise InputError(source, "JSON", _shown(values), "a JSON object on one line", hint)
     return values
+
+
+def parse_json(text: str | bytes, unique: bool = True, finite: bool = True) -> Any:
+    """Parse JSON.
+
+    Args:
+        unique: refuse an object with a field twice, of which the last would count.
+        finite: refuse NaN and infinities, which JSON has not.
+
+    Raises:
+        ValueError: it is something else; too deep: RecursionError.
+    """
+    pairs = _without_twins if unique else None
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=_no_number if finite else None)
 
 
 @dataclass(frozen=True)
@@ -160,6 +177,10 @@ class LineFields:
             LineFields(self.source, item, f"{self.where}{name}[{number}].", self.hint)
             for number, item in enumerate(value)
         ]
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name}, which is no number of JSON")
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

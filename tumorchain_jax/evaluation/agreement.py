@@ -2,7 +2,8 @@
 
 The values are scikit-learn's where it has them (`cohen_kappa_score`, also with quadratic weights);
 Gwet's AC1 (Br J Math Stat Psychol 2008) beside kappa, which falls with prevalence; Fleiss' kappa
-(Psychol Bull 1971) for more than two readings of a case. Not a number where chance explains all.
+(Psychol Bull 1971) for more than two readings of a case; Krippendorff's alpha for marks on a scale,
+of which some may be missing. Not a number where chance explains all.
 
 Shape letters: N cases, K categories, D draws (row 0 is the sample itself).
 """
@@ -157,6 +158,62 @@ def all_readers(
     rows = patient_rows(patients)
     weights = resampled(int(rows.max()) + 1)[:, rows]
     return estimate(fleiss(category_counts(readings, categories), weights))
+
+
+def coincidences(
+    ratings: Float[np.ndarray, "R N"], patients: Sequence[str]
+) -> tuple[Float[np.ndarray, "P K K"], Float[np.ndarray, " K"]]:
+    """Count pairs of marks of the same case by different raters, by patient.
+
+    Args:
+        ratings: of each rater; NaN where a mark is missing. A case of one mark counts for nothing.
+
+    Returns:
+        the pairs of each patient (a case of m marks weighs m in all), and the K marks in order.
+    """
+    rows = patient_rows(patients)
+    marks = np.unique(ratings[~np.isnan(ratings)])
+    said = (ratings[..., None] == marks).astype(float)  # [R, N, K]
+    counts = said.sum(axis=0)
+    given = counts.sum(axis=1)
+    pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(marks))
+    pairs[given > 1] /= (given[given > 1] - 1)[:, None, None]
+    by_patient = np.zeros((int(rows.max()) + 1, len(marks), len(marks)))
+    np.add.at(by_patient, rows[given > 1], pairs[given > 1])
+    return by_patient, marks
+
+
+def ordinal_alpha(tables: Tables) -> Draws:
+    """Krippendorff's alpha of coincidences of marks in their order, with the ordinal difference.
+
+    Krippendorff, "Computing Krippendorff's alpha-reliability" (2011).
+    """
+    seen = tables.sum(axis=2)
+    total = seen.sum(axis=1)
+    up_to = np.cumsum(seen, axis=1)
+    # The marks from c to k, of which c and k count half.
+    between = up_to[:, None, :] - up_to[:, :, None] + (seen[:, :, None] - seen[:, None, :]) / 2
+    squared = between**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = (seen[:, :, None] * seen[:, None, :] * squared).sum(axis=(1, 2))
+        observed = (tables * squared).sum(axis=(1, 2)) * (total - 1)
+        return np.where(expected > 0, 1 - observed / expected, np.nan)
+
+
+def raters(ratings: Float[np.ndarray, "R N"], patients: Sequence[str]) -> Estimate:
+    """Krippendorff's ordinal alpha with its interval by bootstrap over patients.
+
+    Args:
+        ratings: of each rater; NaN where a mark is missing.
+    """
+    by_patient, marks = coincidences(ratings, patients)
+    times = resampled(len(by_patient))
+    flat = by_patient.reshape(len(by_patient), -1)
+    parts = [  # in parts: the tables of all draws would be large
+        ordinal_alpha((times[at : at + 200] @ flat).reshape(-1, len(marks), len(marks)))
+        for at in range(0, len(times), 200)
+    ]
+    return estimate(np.concatenate(parts))
 
 
 def estimate(draws: Draws) -> Estimate:

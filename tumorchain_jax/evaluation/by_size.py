@@ -8,6 +8,7 @@ from typing import Any
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.answers import YES_NO
+from tumorchain_jax.evaluation.bootstrap import ends_cells
 from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.score import asked, paired_difference
 from tumorchain_jax.reasoning.answer_values import NONE
@@ -60,10 +61,10 @@ def differences_text(found: dict[str, Any]) -> str:
         f"\n{'':<24}{'first':>8}{'minus':>8}{'points':>8}{'95 % from':>11}{'to':>8}{'n':>7}",
     ]
     for name, row in found["rows"].items():
-        low, high = row["ci95"]
+        low, high = ends_cells(row["ci95"], 11, 8)
         lines.append(
             f"{name:<24}{row['a']:>8.1f}{row['b']:>8.1f}{row['difference']:>8.1f}"
-            f"{low:>11.1f}{high:>8.1f}{row['n']:>7}"
+            f"{low}{high}{row['n']:>7}"
         )
     return "\n".join(lines)
 

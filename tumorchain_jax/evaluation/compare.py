@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tumorchain_jax.data.schema import SUBTASKS
-from tumorchain_jax.evaluation.bootstrap import interval, resampled
+from tumorchain_jax.evaluation.bootstrap import TOO_FEW, ends_cells, interval_if_enough, resampled
 from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.score import TABLE_6, asked, check_same_questions
 from tumorchain_jax.evaluation.statistics import holm, mcnemar, sign_flip
@@ -77,11 +77,12 @@ def _row(groups: Sequence[Sequence[tuple[Item, Item]]]) -> dict[str, Any]:
         draws = np.nanmean(100 * (times @ (of_a - of_b)) / (times @ n), axis=1)
     whole = n.sum(axis=0)
     parts = ((of_a - of_b) / whole).sum(axis=1)
+    ends = interval_if_enough(draws, len(patients))
     return {
         "a": _percent(of_a, whole),
         "b": _percent(of_b, whole),
         "difference": round(float(draws[0]), 2),
-        "ci95": [round(limit, 2) for limit in interval(draws)],
+        "ci95": ends and [round(limit, 2) for limit in ends],
         "p": _rounded_p(sign_flip(parts)),
         "n": int(whole.sum()),
         "patients": len(patients),
@@ -112,6 +113,7 @@ def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
         f"B: {names[1]}",
         f"{values['patients']} patients, {values['n']} questions; p by sign flips of patients, "
         "intervals by bootstrap over patients",
+        *([] if values["ci95"] else [TOO_FEW]),
         "",
         f"{head}{'p Holm':>9}{'A alone':>9}{'B alone':>9}{'McNemar':>9}{'n':>7}",
         _line("average", values),
@@ -122,9 +124,9 @@ def compare_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
 
 
 def _line(name: str, row: Mapping[str, Any]) -> str:
-    low, high = row["ci95"]
-    cells = f"{name:<22}{row['a']:>8.1f}{row['b']:>8.1f}{row['difference']:>8.2f}{low:>11.2f}"
-    cells += f"{high:>8.2f}{row['p']:>9.3g}{_or_dash(row.get('p_holm')):>9}"
+    low, high = ends_cells(row["ci95"], 11, 8, digits=2)
+    cells = f"{name:<22}{row['a']:>8.1f}{row['b']:>8.1f}{row['difference']:>8.2f}{low}{high}"
+    cells += f"{row['p']:>9.3g}{_or_dash(row.get('p_holm')):>9}"
     cells += f"{_or_dash(row.get('only_a')):>9}{_or_dash(row.get('only_b')):>9}"
     return f"{cells}{_or_dash(row.get('p_mcnemar')):>9}{row['n']:>7}"
 

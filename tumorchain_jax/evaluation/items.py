@@ -3,14 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.anatomy.organs import ORGANS, labels_named
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.json_lines import parse_line
 from tumorchain_jax.data.schema import SUBTASKS, Record
 from tumorchain_jax.evaluation.answers import judge
+from tumorchain_jax.reasoning.answer_values import plain
 from tumorchain_jax.report.verdict import Verdict
+
+Key = tuple[str, int, str, str, tuple[str, ...], str]
+"""Patient, scan, subtask, question, choices, truth."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Item:
             not compared.
         chain: all rounds of the model's chain; "" where it was not kept.
         reference: the record's own chain; "" where it was not kept.
+        scan: index of the record's scan; a patient may have several.
     """
 
     patient: str
@@ -51,12 +58,18 @@ class Item:
     tumour_mm: float | None = None
     chain: str = ""
     reference: str = ""
+    scan: int = 0
+
+    @property
+    def key(self) -> Key:
+        """Tells which question to which scan it is; a file has each once."""
+        return self.patient, self.scan, self.subtask, self.question, self.choices, self.truth
 
     def values(self) -> dict[str, Any]:
-        """Return plain values; the last three only where there are any."""
+        """Return plain values; the last four only where there are any."""
         values = asdict(self)
-        for name in ("tumour_mm", "chain", "reference"):
-            if values[name] in (None, ""):
+        for name in ("tumour_mm", "chain", "reference", "scan"):
+            if values[name] in (None, "", 0):
                 del values[name]
         return values
 
@@ -97,6 +110,7 @@ def make_item(
         verdict.reason if verdict else "",
         chain=chain,
         reference=record.reasoning if chain else "",
+        scan=record.scan,
     )
 
 
@@ -109,16 +123,37 @@ def read_items(path: Path) -> list[Item]:
     """Read a file of `json_lines`.
 
     Raises:
-        InputError: there is no such file, or a line is no item.
+        InputError: there is no such file, a line is no item, or one asks what another asks.
     """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        expected = "a file of judged answers"
-        raise InputError(path, "items", repr(error.strerror), expected, "evaluate first") from error
-    return [_item(line, f"{path}[{number}]") for number, line in enumerate(lines, 1)]
+        expected, hint = "the items.jsonl of `tumorchain evaluate -o`", "check the path"
+        raise InputError(path, "path", error.strerror or str(error), expected, hint) from error
+    items = [_item(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    check_once(path, [item.key for item in items])
+    return items
 
 
+def check_once(path: Path, keys: Sequence[Key]) -> None:
+    """Refuse a file that asks a question about a scan twice.
+
+    Args:
+        keys: `Item.key` of each line.
+
+    Raises:
+        InputError: it does; the line and the one before are named.
+    """
+    first: dict[Key, int] = {}
+    for number, key in enumerate(keys, 1):
+        if (before := first.setdefault(key, number)) != number:
+            patient, _, _, question, *_ = key
+            found = f"that of line {before} again ({patient}: {question})"
+            hint = "remove one of the two lines"
+            raise InputError(f"{path}:{number}", "question", found, "each once", hint)
+
+
+_HINT = "take items.jsonl as `tumorchain evaluate` wrote it"
 _OTHER_TYPES = {
     "choices": (tuple, "texts"),
     "right": (bool, "true or false"),
@@ -126,15 +161,12 @@ _OTHER_TYPES = {
     "tumour_mm": (float | None, "a number of mm, or null"),
     "log_probability": (float | None, "a number or null"),
     "confidence": (float | None, "a number or null"),
+    "scan": (int, "a whole number"),
 }
 
 
 def _item(line: bytes, source: str) -> Item:
-    try:
-        values = json.loads(line)
-    except ValueError as error:
-        raise _refusal(source, "item", str(error), "JSON") from error
-    return item_of(values, source)
+    return item_of(parse_line(line, source, unique=True, hint=_HINT), source)
 
 
 def item_of(values: Any, source: str) -> Item:
@@ -149,14 +181,35 @@ def item_of(values: Any, source: str) -> Item:
     try:
         item = Item(**{**values, "choices": tuple(values["choices"])})
     except (KeyError, TypeError) as error:
-        names = ", ".join(field.name for field in fields(Item))
-        raise _refusal(source, "item", str(error), f"an object with {names}") from error
+        names = {field.name for field in fields(Item)}
+        odd = ", ".join(sorted(set(values) - names)) if isinstance(values, dict) else ""
+        found = f"unknown fields: {odd}" if odd else str(error)
+        expected = "a question with its answer, as `Item` has them"
+        raise InputError(source, "item", found, expected, _HINT) from error
     for name, value in vars(item).items():
         kind, expected = _OTHER_TYPES.get(name, (str, "text"))
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _refusal(source, name, value, expected)
+    for name, (value, least, most) in {
+        "confidence": (item.confidence, 0.0, 1.0),
+        "log_probability": (item.log_probability, -inf, 0.0),
+        "tumour_mm": (item.tumour_mm, 0.0, inf),
+        "scan": (item.scan, 0, inf),
+    }.items():
+        if value is not None and not least <= value <= most:
+            raise _refusal(source, name, value, f"a number from {least:g} to {most:g}")
+    for name in ("patient", "question", "truth"):
+        if not getattr(item, name).strip():
+            raise _refusal(source, name, getattr(item, name), "some text")
     if {type(choice) for choice in item.choices} - {str}:
         raise _refusal(source, "choices", item.choices, "texts")
+    if len(set(map(plain, item.choices))) < len(item.choices):
+        raise _refusal(source, "choices", item.choices, "different texts")
+    if item.choices and item.truth not in map(plain, item.choices):
+        raise _refusal(source, "truth", item.truth, "one of the choices")
+    if item.right != (item.parsed == item.truth):
+        expected = f"whether {item.parsed!r} is the truth, {item.truth!r}"
+        raise _refusal(source, "right", item.right, expected)
     if item.subtask not in SUBTASKS.get(item.task, ()):
         raise _refusal(source, "subtask", f"{item.task}/{item.subtask}", "one of Table 1")
     if item.organ not in ("", *ORGANS):
@@ -165,4 +218,4 @@ def item_of(values: Any, source: str) -> Item:
 
 
 def _refusal(source: str, field: str, found: object, expected: str) -> InputError:
-    return InputError(source, field, repr(found), expected, "evaluate again")
+    return InputError(source, field, repr(found), expected, _HINT)

@@ -18,6 +18,7 @@ from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.reasoning.prompt import LETTERS
 
 _Key = tuple[str, str, tuple[str, ...]]
+_LINE = "a line has patient, question, choices if there are any, and answer"
 _HINT = "answer every question of the items once"
 
 
@@ -32,8 +33,8 @@ def with_answers(items: Sequence[Item], path: Path) -> list[Item]:
     """
     answers: dict[_Key, list[tuple[str, str]]] = defaultdict(list)
     sources: dict[_Key, str] = {}
-    for source, _, values in read_lines(path):
-        fields = LineFields(source, values)
+    for source, _, values in read_lines(path, _LINE):
+        fields = LineFields(source, values, hint=_LINE)
         choices = fields.choices("choices", len(LETTERS)) if values.get("choices") else ()
         key = fields.text("patient"), fields.text("question"), choices
         answers[key].append((fields.text("answer"), fields.text("chain", "")))
@@ -44,7 +45,7 @@ def with_answers(items: Sequence[Item], path: Path) -> list[Item]:
         if not kept:
             found = f"none for {item.patient}: {item.question}"
             raise InputError(path, "answer", found, "one for every question", _HINT)
-        judged.append(_judged(item, *kept.pop(0), path))
+        judged.append(judged_again(item, *kept.pop(0), path))
     for key, left in answers.items():
         if left:
             found = f"an answer to no question, or to one that has its answer: {key[1]}"
@@ -52,14 +53,23 @@ def with_answers(items: Sequence[Item], path: Path) -> list[Item]:
     return judged
 
 
-def _judged(item: Item, answer: str, chain: str, path: Path) -> Item:
+def judged_again(item: Item, answer: str, chain: str, source: object) -> Item:
+    """Judge another model's answer to an item's question.
+
+    Args:
+        chain: its whole reasoning, if it was kept.
+        source: of the answer, for errors.
+
+    Raises:
+        InputError: the item's truth cannot be read again.
+    """
     record = Record(
         item.patient, 0, item.task, item.subtask, 0, item.question, item.choices, (), "", item.truth
     )
     judgement = judge(record, answer)
     if judgement.truth != item.truth:
         found, expected = f"{judgement.truth!r} in {item.truth!r}", "the truth as it was read"
-        raise InputError(path, "truth", found, expected, "evaluate again with this version")
+        raise InputError(source, "truth", found, expected, "evaluate again with this version")
     return replace(
         item,
         answer=answer,

@@ -220,7 +220,16 @@ def _asked(analyzer: Analyzer, patient: Patient, number: int, predicted: bool) -
     visible = np.flatnonzero(case.cells.valid.any(axis=1)).tolist()
     if predicted:
         case = analyzer.prepare(patient.ct, force=True)
-    return case, patient_records(patient, number, visible)
+    return case, each_once(patient_records(patient, number, visible))
+
+
+def each_once(records: Sequence[Record]) -> list[Record]:
+    """Leave out what an earlier record asks in the same words about the same scan."""
+    asked: dict[tuple[object, ...], Record] = {}
+    for r in records:
+        truth = r.answer.strip().casefold()
+        asked.setdefault((r.patient, r.scan, r.subtask, r.question, r.choices, truth), r)
+    return list(asked.values())
 
 
 def _whose_masks(analyzer: Analyzer, predicted: bool) -> str:
@@ -311,7 +320,7 @@ def _test_records(folder: Path) -> list[tuple[int, list[Record]]]:
     if not by_scan:
         found, hint = f"none of {len(records)} records", "make a larger data set"
         raise InputError(folder / "split.json", "test", found, "patients with records", hint)
-    return sorted(by_scan.items())
+    return [(scan, each_once(of_scan)) for scan, of_scan in sorted(by_scan.items())]
 
 
 def check_preprocessing(folder: Path, checkpoint: ModelFolder) -> None:

@@ -35,14 +35,16 @@ def bar_chart(score: Mapping[str, Any], title: str) -> str:
 
 def _bar(y: int, name: str, row: Mapping[str, Any]) -> list[str]:
     middle = y + ROW // 2
-    low, high = row["ci95"]
     label = f"{name.replace('_', ' ')} ({row['n']})"
     parts = [
         f'<text x="{LEFT - 8}" y="{middle + 4}" text-anchor="end">{escape(label)}</text>',
         f'<rect x="{LEFT}" y="{y + 6}" width="{_x(row["accuracy"]) - LEFT:g}" height="{ROW - 12}" '
         f'fill="{ACCURACY}" fill-opacity="0.7"/>',
-        f'<path d="M{_x(low):g} {middle}H{_x(high):g}" stroke="black" stroke-width="1.5"/>',
     ]
+    if row["ci95"]:
+        low, high = map(_x, row["ci95"])
+        line = f'<path d="M{low:g} {middle}H{high:g}" stroke="black" stroke-width="1.5"/>'
+        parts.append(line)
     for name_of_baseline, colour in (("majority", MAJORITY), ("text_only", TEXT_ONLY)):
         if row[name_of_baseline] is not None:
             x = _x(row[name_of_baseline])

@@ -1,7 +1,8 @@
 """Scores in the form of the paper's Tables 1 and 6, from judged answers.
 
-No model is needed: see `items.py`. Intervals are percentile bootstraps
-over patients: items of one patient are not independent, so they are drawn together.
+No model is needed: see `items.py`. Intervals are percentile bootstraps over patients: items of one
+patient are not independent, so they are drawn together. Of fewer than 20 patients, shares have a
+wide one (`statistics.py: mean_interval`); averages and differences have none.
 """
 
 from collections import Counter
@@ -16,9 +17,10 @@ from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import SUBTASKS
 from tumorchain_jax.evaluation.answers import YES_NO
-from tumorchain_jax.evaluation.bootstrap import interval, resampled
+from tumorchain_jax.evaluation.bootstrap import FEWEST_PATIENTS, interval_if_enough, resampled
 from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.selective import selective
+from tumorchain_jax.evaluation.statistics import mean_interval
 from tumorchain_jax.reasoning.answer_values import NONE
 
 TABLE_6 = [ORGANS[label] for label in (5, 7, 20, 6, 15)]
@@ -31,8 +33,8 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
     """Score items in the forms of Table 1 and, by organ, of Table 6; in percent, but for counts.
 
     Returns:
-        `average`: over the subtasks that were asked; with its `ci95`, the averages of `majority`
-        and `text_only`, and `n`, `patients`, `unparsed`.
+        `average`: over the subtasks that were asked; with its `ci95` (None of fewer than 20
+        patients), the averages of `majority` and `text_only`, and `n`, `patients`, `unparsed`.
         `subtasks`: each with `accuracy`, `ci95`, `n`, `unparsed`; `majority`, of always
         giving its most frequent truth (separately for multiple choice, yes or no, and open
         questions); `text_only`, of the answers about a mismatched image, None unless every item has
@@ -48,31 +50,31 @@ def score(items: Sequence[Item]) -> dict[str, Any]:
     subtasks = _groups(items, "subtask", _SUBTASKS)
     reports = [item for item in items if item.subtask == "cot_report"]
     organs = _groups(reports, "organ", TABLE_6)
-    draws = _draw([*subtasks.values(), *organs.values()])
+    right, n = _sums([*subtasks.values(), *organs.values()])
+    draws = _draw(right, n)
     of_subtasks, of_organs = draws[:, : len(subtasks)], draws[:, len(subtasks) :]
+    plain = [_row(*columns) for columns in zip(right.T, n.T, draws.T, strict=True)]
+    patients = len(right)
     rows = {
         name: {
-            **_row(group, draw),
+            **row,
             "unparsed": _unparsed(group),
             "majority": _majority(group),
             "text_only": _text_only(group),
         }
-        for (name, group), draw in zip(subtasks.items(), of_subtasks.T, strict=True)
+        for (name, group), row in zip(subtasks.items(), plain[: len(subtasks)], strict=True)
     }
     return _rounded(
         {
             "average": _average(of_subtasks[0].tolist()),
-            "ci95": interval(np.nanmean(of_subtasks, axis=1)),
+            "ci95": interval_if_enough(np.nanmean(of_subtasks, axis=1), patients),
             "majority": _average([row["majority"] for row in rows.values()]),
             "text_only": _average([row["text_only"] for row in rows.values()]),
             "n": len(items),
-            "patients": len({item.patient for item in items}),
+            "patients": patients,
             "unparsed": _unparsed(items),
             "subtasks": rows,
-            "organs": {
-                name: _row(group, draw)
-                for (name, group), draw in zip(organs.items(), of_organs.T, strict=True)
-            },
+            "organs": dict(zip(organs, plain[len(subtasks) :], strict=True)),
             "organ_average": _average(of_organs[0].tolist()),
         }
     )
@@ -131,7 +133,10 @@ def confidence_of(items: Sequence[Item]) -> Float[np.ndarray, " N"]:
 def _selective(items: Sequence[Item]) -> dict[str, Any]:
     right = np.array([item.right for item in items])
     withheld = np.array([bool(item.withheld) for item in items])
-    row = selective([item.patient for item in items], confidence_of(items), right, withheld)
+    patients = [item.patient for item in items]
+    row = selective(patients, confidence_of(items), right, withheld)
+    if len(set(patients)) < FEWEST_PATIENTS:  # the values alone
+        row = {name: each[:1] if isinstance(each, list) else each for name, each in row.items()}
     reasons = Counter(_short(item.withheld) for item in items if item.withheld)
     calibrated = any(item.confidence is not None for item in items)
     return _rounded(row) | {"calibrated": calibrated, "withheld": dict(sorted(reasons.items()))}
@@ -149,20 +154,23 @@ def paired_difference(a: Sequence[Item], b: Sequence[Item]) -> dict[str, Any]:
     with all of them.
 
     Returns:
-        `difference` and its `ci95`, in points of percent; `n` and `patients`.
+        `difference` and its `ci95` (None of too few patients), in points of percent; `n` and
+        `patients`.
 
     Raises:
         InputError: not the same questions to the same patients.
     """
     check_same_questions(a, b)
     # Same seed, same patients: each draw is of the same patients for both.
-    of_a, of_b = (_draw(_groups(run, "subtask", _SUBTASKS).values()) for run in (a, b))
+    of_a, of_b = (_draw(*_sums(_groups(run, "subtask", _SUBTASKS).values())) for run in (a, b))
     difference = np.nanmean(of_a - of_b, axis=1)
+    patients = len({item.patient for item in a})
+    ends = interval_if_enough(difference, patients)
     return {
         "difference": round(float(difference[0]), 2),
-        "ci95": [round(limit, 2) for limit in interval(difference)],
+        "ci95": ends and [round(limit, 2) for limit in ends],
         "n": len(a),
-        "patients": len({item.patient for item in a}),
+        "patients": patients,
     }
 
 
@@ -194,8 +202,10 @@ def _groups(items: Sequence[Item], field: str, names: Sequence[str]) -> dict[str
     return {name: group for name, group in groups.items() if group}
 
 
-def _draw(groups: Collection[Sequence[Item]]) -> Float[np.ndarray, "draws groups"]:
-    """Percent right in each group: of all items in row 0, then in `RESAMPLES` draws of patients."""
+def _sums(
+    groups: Collection[Sequence[Item]],
+) -> tuple[Float[np.ndarray, "patients groups"], Float[np.ndarray, "patients groups"]]:
+    """How many items of each patient and group are right, and how many there are."""
     patients = sorted({item.patient for group in groups for item in group})
     rows = {patient: row for row, patient in enumerate(patients)}
     n, right = np.zeros((2, len(patients), len(groups)))
@@ -203,13 +213,25 @@ def _draw(groups: Collection[Sequence[Item]]) -> Float[np.ndarray, "draws groups
         for item in group:
             n[rows[item.patient], column] += 1
             right[rows[item.patient], column] += item.right
-    times = resampled(len(patients))
+    return right, n
+
+
+def _draw(
+    right: Float[np.ndarray, "patients groups"], n: Float[np.ndarray, "patients groups"]
+) -> Float[np.ndarray, "draws groups"]:
+    """Percent right in each group: of all items in row 0, then in `RESAMPLES` draws of patients."""
+    times = resampled(len(n))
     with np.errstate(invalid="ignore"):  # nan where a draw has nobody of a rare group
         return 100 * (times @ right) / (times @ n)
 
 
-def _row(group: Sequence[Item], draws: Float[np.ndarray, " draws"]) -> dict[str, Any]:
-    return {"accuracy": float(draws[0]), "ci95": interval(draws), "n": len(group)}
+def _row(
+    right: Float[np.ndarray, " patients"],
+    n: Float[np.ndarray, " patients"],
+    draws: Float[np.ndarray, " draws"],
+) -> dict[str, Any]:
+    ends = mean_interval(100 * right, n, draws, 100.0)
+    return {"accuracy": float(draws[0]), "ci95": ends, "n": int(n.sum())}
 
 
 def _unparsed(items: Sequence[Item]) -> int:

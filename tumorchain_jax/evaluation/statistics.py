@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from tumorchain_jax.evaluation.bootstrap import SEED
+from tumorchain_jax.evaluation.bootstrap import FEWEST_PATIENTS, SEED, interval
 
 FLIPS = 10_000
 _ALL_FLIPS_UP_TO = 12
@@ -62,6 +62,33 @@ def mcnemar(only_a: int, only_b: int) -> float:
 def wilson(count: int, n: int) -> tuple[float, float]:
     """95 % interval of a share (Wilson, JASA 1927); 0 to 1 where n is 0."""
     return _share_interval(count, n, "wilson")
+
+
+def mean_interval(
+    sums: Float[np.ndarray, " patients"],
+    counts: Float[np.ndarray, " patients"],
+    draws: Float[np.ndarray, " draws"],
+    most: float = 1.0,
+) -> list[float]:
+    """95 % interval of a mean of values from 0 to `most`, several of each patient.
+
+    By draws of patients. Of fewer than `FEWEST_PATIENTS`, or where all values are at one end, so
+    that no draw differs from another, it is Wilson's on Kish's effective number of patients: as if
+    all answers about a patient were one, and so rather too wide.
+
+    Args:
+        sums, counts: of the values of each patient; a patient without any may be among them.
+        draws: means, that of all in row 0.
+    """
+    n, share = counts.sum(), sums.sum() / counts.sum() / most
+    if (counts > 0).sum() >= FEWEST_PATIENTS and 0 < share < 1:
+        return interval(draws)
+    effective = float(n**2 / (counts**2).sum())
+    z2 = float(stats.chi2.ppf(0.95, 1))
+    middle = (share + z2 / (2 * effective)) / (1 + z2 / effective)
+    half = np.sqrt(z2 * (share * (1 - share) + z2 / (4 * effective)) / effective)
+    half /= 1 + z2 / effective
+    return [most * float(np.clip(end, 0, 1)) for end in (middle - half, middle + half)]
 
 
 def clopper_pearson(count: int, n: int) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from tumorchain_jax.anatomy.organs import ORGANS, display_name
+from tumorchain_jax.evaluation.bootstrap import TOO_FEW, ends_text
 from tumorchain_jax.evaluation.score import TABLE_6
 
 LABEL, CELL, ORGAN_CELL = 14, 8, 11
@@ -48,6 +49,8 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     """Format what `evaluation/score.py: summary` returns as text."""
     patients = f"{summary['patients']} patients with made-up tumours, accuracy in percent"
     lines = [f"{patients}; text only: about another patient's scan", "", table(summary), ""]
+    if not summary["ci95"]:
+        lines.insert(1, TOO_FEW)
     if summary["organs"]:
         lines += ["Reports by organ of the tumour", organ_table(summary), ""]
     for form, row in summary["tumour_organ"].items():
@@ -74,13 +77,12 @@ def _selective_lines(row: Mapping[str, Any]) -> list[str]:
 
 
 def _with_interval(values: Sequence[float] | None) -> str:
-    return "-" if values is None else "{:.1f} [{:.1f}, {:.1f}]".format(*values)
+    return "-" if values is None else f"{values[0]:.1f}{ends_text(values[1:])}"
 
 
 def _accuracy(row: Mapping[str, Any]) -> str:
-    low, high = row["ci95"]
     baselines = f"majority {row['majority']}, text only {row['text_only']}"
-    return f"{row['accuracy']} [{low}, {high}], n {row['n']}, {baselines}"
+    return f"{row['accuracy']}{ends_text(row['ci95'])}, n {row['n']}, {baselines}"
 
 
 def _lines(

@@ -133,6 +133,8 @@ def _subtask_cells(rows: dict[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def _to(row: dict[str, Any]) -> str:
+    if not row["ci95"]:  # of too few patients
+        return "-"
     low, high = row["ci95"]
     return f"{low:.1f} to {high:.1f}"
 

@@ -168,9 +168,14 @@ class Endpoint:
         """Families of the model: as told, else those that its name holds, else the name itself."""
         if self.family:
             return frozenset({self.family.casefold()})
-        name = self.model.casefold()
-        found = frozenset(each for each in FAMILIES if each in name)
-        return found or frozenset({re.split("[^a-z]", name.split("/")[-1])[0] or name})
+        return families_of(self.model)
+
+
+def families_of(model: str) -> frozenset[str]:
+    """Families that a model's name holds, else the beginning of the name."""
+    name = model.casefold()
+    found = frozenset(each for each in FAMILIES if each in name)
+    return found or frozenset({re.split("[^a-z]", name.split("/")[-1])[0] or name})
 
 
 def read_endpoints(path: Path) -> dict[str, Endpoint]:

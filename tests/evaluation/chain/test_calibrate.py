@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tumorchain_jax.evaluation.chain.calibrate import Calibration, calibrate
+from tumorchain_jax.evaluation.chain.bars import Calibration
+from tumorchain_jax.evaluation.chain.calibrate import calibrate
 from tumorchain_jax.evaluation.chain.rubric import NAMES, Marks
 from tumorchain_jax.evaluation.chain.text import calibration_text
 from tumorchain_jax.evaluation.chain.verdict import Case, ChainVerdict

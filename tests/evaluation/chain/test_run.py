@@ -9,7 +9,7 @@ import pytest
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.chain.cases import draw_truth
 from tumorchain_jax.evaluation.chain.compare import compare_judged, judged_text
-from tumorchain_jax.evaluation.chain.judged import Judged, read_judged
+from tumorchain_jax.evaluation.chain.judged import Judged, read_judged, to_lines
 from tumorchain_jax.evaluation.chain.rubric import NAMES, Marks
 from tumorchain_jax.evaluation.chain.rules import RulesJudge
 from tumorchain_jax.evaluation.chain.run import judge_items, read_calibration, rescore
@@ -104,7 +104,7 @@ def test_kept_rows_of_another_judge_are_refused(saved: Path, tmp_path: Path) -> 
 
 def test_items_without_a_reference_are_refused(saved: Path) -> None:
     saved.write_text(json_lines([replace(each, reference="") for each in items(1)]))
-    with pytest.raises(InputError, match=r"items.jsonl\[1\]: reference: found none"):
+    with pytest.raises(InputError, match=r"items.jsonl:1: reference: found none"):
         judge_items(saved, None, RulesJudge())
 
 
@@ -119,7 +119,7 @@ def test_a_calibration_of_another_judge_is_refused(saved: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("field_name", "value"),
     [("state", "fine"), ("marks", {"existence": 1}), ("marks", None), ("harm", [1, 2, -3]),
-     ("right", "yes"), ("subtask", "x"), ("patient", 3)],
+     ("right", "yes"), ("subtask", "x"), ("patient", 3), ("why", "x"), ("scan", True)],
 )  # fmt: skip
 def test_changed_rows_are_refused(
     saved: Path, tmp_path: Path, field_name: str, value: object
@@ -128,14 +128,17 @@ def test_changed_rows_are_refused(
     path = tmp_path / "out" / "judged.jsonl"
     first, *rest = path.read_text().splitlines()
     path.write_text("\n".join([json.dumps({**json.loads(first), field_name: value}), *rest]))
-    with pytest.raises(InputError, match=rf"judged.jsonl\[1\]: {field_name}"):
+    with pytest.raises(InputError, match=rf"judged.jsonl:1: {field_name}"):
         read_judged(path)
+    path.write_text("\n".join(rest) + "\n")
+    with pytest.raises(InputError, match=r"chains: found \d+, expected \d+, as score.json says"):
+        rescore(tmp_path / "out")
 
 
 def row(number: int, mark: int | None, why: str = "invalid: x", state: str = "failed") -> Judged:
     marks = None if mark is None else Marks(dict.fromkeys(NAMES, mark))
     return Judged(
-        f"p{number % 10}", "shape", f"q{number}", "judged" if marks else state,
+        f"p{number % 10}", 0, "shape", f"q{number}", (), "round", "judged" if marks else state,
         "" if marks else why, dict(marks.of) if marks else None, bool(marks) or None, True,
         (1.0, 0.0, 1.0),
     )  # fmt: skip
@@ -161,7 +164,7 @@ def test_failures_are_counted_and_bounded_and_never_a_number() -> None:
 
 
 def test_conclusions_are_corrected_for_the_judges_errors() -> None:
-    rows = [replace(row(n, 8), agrees=n % 5 > 1) for n in range(200)]
+    rows = [replace(row(n, 8), patient=f"p{n % 25}", agrees=n % 5 > 1) for n in range(200)]
     binary = {"n_right": 400, "called_right_of_right": 360, "n_wrong": 400,
               "called_right_of_wrong": 40}  # fmt: skip
     found = score(rows, {**RUN, "calibration": {"binary": binary}})["agrees_corrected"]
@@ -189,6 +192,25 @@ def test_runs_that_failed_apart_are_not_compared(failed: tuple[int, int], usable
     assert values["cot_e"]["difference"] == 10
     assert values["cot_e"]["p"] == pytest.approx(2 / 1024, rel=0.01)
     assert values["S_FC"]["p_holm"] == pytest.approx(6 / 1024, rel=0.01)
+
+
+def test_rows_are_paired_by_question_scan_and_choices(tmp_path: Path) -> None:
+    twins = [replace(row(1, mark), choices=c, scan=s)
+             for mark, c, s in ((2, (), 0), (4, ("x", "y"), 0), (9, (), 1))]  # fmt: skip
+    others = [replace(each, marks=dict.fromkeys(NAMES, 10)) for each in twins]
+    assert compare_judged(twins, others[::-1])["cot_e"]["difference"] == -50
+    (tmp_path / "judged.jsonl").write_text(to_lines(twins))
+    assert read_judged(tmp_path / "judged.jsonl") == twins
+    (tmp_path / "judged.jsonl").write_text(to_lines([*twins, twins[1]]))
+    with pytest.raises(InputError, match=r"judged.jsonl:4: question: found that of line 2 again"):
+        read_judged(tmp_path / "judged.jsonl")
+
+
+def test_few_patients_have_a_wide_interval_or_none() -> None:
+    values = score([row(n, 8) for n in range(40)], RUN)  # four chains of ten patients each
+    assert values["cot_e"]["ci95"] == pytest.approx([49.02, 94.33], abs=0.01)  # Wilson's, 8 of 10
+    assert values["f1"]["ci95"] is None
+    assert "too few for an interval" in score_text(values)
 
 
 def test_other_questions_are_not_compared() -> None:

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,20 @@ def test_bad_cases(case: dict[str, object], tmp_path: Path) -> None:
         path.write_text(json.dumps({name: v for name, v in case.items() if name != field}))
         with pytest.raises(InputError, match=field):
             check_cases(path, "upstream" if field == "upstream" else "fixed")
+    bad: list[tuple[Any, str, Any]] = [
+        ("fixed", "options", {"A": 3}),
+        ("fixed", "fixed", {}),
+        ("fixed", "format", "x"),
+        ("v1", "v1_third_party", {}),
+        ("upstream", "upstream", []),
+    ]
+    for rules, name, value in bad:
+        path.write_text(json.dumps({**case, name: value}))
+        with pytest.raises(InputError, match=rf"cases.jsonl:1: {name}"):
+            check_cases(path, rules)
+    path.write_text(f"{json.dumps(case)}\n{json.dumps(case)}\n")
+    with pytest.raises(InputError, match="id: found c again"):
+        check_cases(path, "fixed")
     path.write_text("")
     with pytest.raises(InputError, match="none"):
         check_cases(path, "v1")

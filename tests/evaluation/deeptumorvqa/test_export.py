@@ -4,13 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nibabel as nib
+import numpy as np
 import pytest
+from lmms_yaml import read_lmms_yaml
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.deeptumorvqa.fixed import judge
-from tumorchain_jax.evaluation.deeptumorvqa.harness.export import export
+from tumorchain_jax.evaluation.deeptumorvqa.harness.export import export, export_lmms
 from tumorchain_jax.evaluation.deeptumorvqa.questions import read_questions
 from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES
+from tumorchain_jax.evaluation.slices.policy import POLICIES
 
 
 @pytest.mark.parametrize("form", ["mc", "freeform"])
@@ -38,3 +42,34 @@ def test_missing_ct(rows: list[dict[str, Any]], write: Callable, tmp_path: Path)
     with pytest.raises(InputError, match="ct1"):
         export(read_questions(write("q.json", rows)), tmp_path, "mc", tmp_path / "task")
     assert not (tmp_path / "task").exists()
+
+
+def test_lmms_task_is_read_and_scored(
+    rows: list[dict[str, Any]],
+    write: Callable,
+    tmp_path: Path,
+) -> None:
+    for name in ("ct1", "ct2"):
+        image = nib.Nifti1Image(
+            np.random.default_rng(0).integers(-1000, 1000, (8, 8, 8), np.int16), np.eye(4)
+        )
+        image.to_filename(tmp_path / f"{name}.nii.gz")
+    asked = read_questions(write("q.json", rows))
+    policy, task = POLICIES["three-planes"], tmp_path / "task"
+    assert export_lmms(asked, tmp_path, "mc", policy, task) == (2, 1)  # a volume is left out
+    config = read_lmms_yaml(task / "deeptumorvqa_v2_mc.yaml")
+    assert (config["dataset_path"], config["test_split"]) == ("json", "test")
+    lines = (task / config["dataset_kwargs"]["data_files"]["test"]).read_text().splitlines()
+    docs = [json.loads(line) for line in lines]
+    assert [doc[config["doc_to_target"]] for doc in docs] == ["D", "B"]
+    assert [each.mode for each in config["doc_to_visual"](docs[0])] == ["RGB"] * 3
+    text = config["doc_to_text"](docs[0])
+    assert "Image 3 of 3: sagittal" in text
+    assert text.endswith("D: Mild\nAnswer with one letter.")
+    said = ["<answer>D</answer>", "I cannot tell."]
+    found = [config["process_results"](doc, [each]) for doc, each in zip(docs, said, strict=True)]
+    values = {
+        metric["metric"]: metric["aggregation"]([each[metric["metric"]] for each in found])
+        for metric in config["metric_list"]
+    }
+    assert values == {"of_asked": 0.5, "of_answered": 1.0, "answered": 0.5}

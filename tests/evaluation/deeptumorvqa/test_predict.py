@@ -15,7 +15,7 @@ from tumorchain_jax.evaluation.deeptumorvqa.answerers import (
     make_answerer,
 )
 from tumorchain_jax.evaluation.deeptumorvqa.document import score_files
-from tumorchain_jax.evaluation.deeptumorvqa.predict import predict
+from tumorchain_jax.evaluation.deeptumorvqa.predict import Predicted, predict
 from tumorchain_jax.evaluation.deeptumorvqa.questions import Question, QuestionFile, read_questions
 from tumorchain_jax.evaluation.deeptumorvqa.ruler.search import find_lesions
 from tumorchain_jax.evaluation.deeptumorvqa.scans import Scans
@@ -50,12 +50,12 @@ def test_stopped_run_asks_nothing_twice(asked: QuestionFile, tmp_path: Path) -> 
         predict(asked, Scripted(stop_at="ct2"), "mc", path)
     path.write_bytes(path.read_bytes() + b'{"qid": "q3", "raw_out')  # cut in the middle of a line
     again = Scripted()
-    assert predict(asked, again, "mc", path) == 2
+    assert predict(asked, again, "mc", path) == Predicted(2, 0)
     assert again.asked == ["q3"]
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [row["qid"] for row in rows] == ["q1", "q2", "q3"]
     assert rows[0]["questions"] == asked.sha256
-    assert predict(asked, Scripted(), "mc", path) == 3
+    assert predict(asked, Scripted(), "mc", path).done == 3
 
 
 def test_files_of_others_are_refused(

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -6,9 +7,11 @@ from typing import Any
 
 import pytest
 
+import tumorchain_jax.evaluation.deeptumorvqa
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.deeptumorvqa.predictions import read_answers
 from tumorchain_jax.evaluation.deeptumorvqa.questions import read_questions, split_options
-from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES, TYPES, subtype_named
+from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES, TYPES, UNITS, subtype_named
 
 
 def test_subtypes_are_the_benchmarks(shared_data: Path) -> None:
@@ -52,9 +55,11 @@ def test_two_to_five_options() -> None:
         "x? A: Yes C: No",
         "x? B: Yes A: No",
         "x? A: a B: A",
+        "x? A: a  b B: a b",
         "A:  B: x",
+        "x? A: a B: b C: c D: d E: e F: f",
     ):
-        with pytest.raises(InputError, match="mc_question"):
+        with pytest.raises(InputError, match=r"q: mc_question: found .*expected 2 to 5 different"):
             split_options("q", bad)
 
 
@@ -67,7 +72,16 @@ def test_two_to_five_options() -> None:
         ("mc_question", "How large?", "mc_question"),
         ("qid", None, "qid"),
         ("image_id", "", "image_id"),
-        ("qid", "q2", "q2 twice"),
+        ("qid", "q2", r"json\[1\]: qid: found q2 again, as in .*json\[0\]"),
+        ("image_id", "../ct1", "plain name of a CT"),
+        ("image_id", "a\\b", "plain name of a CT"),
+        ("image_id", "..", "plain name of a CT"),
+        ("question_type", "recognition", "medical reasoning, the type of splenomegaly grading"),
+        ("answer", "Severe", "'Severe', option C, expected what correct_option D says, 'Mild'"),
+        ("answer", "round", "'round', none of the options"),
+        ("answer", float("nan"), "NaN"),
+        ("answer", "nan", "answer: found 'nan'"),
+        ("mc_question", "How? A: Normal B: nan C: Severe D: Mild", "option B: nan"),
     ],
 )
 def test_bad_records(
@@ -78,6 +92,36 @@ def test_bad_records(
         read_questions(write("q.json", rows))
 
 
+@pytest.mark.parametrize(
+    ("answer", "options", "match"),
+    [
+        ("220.0", "A: 180.0 B: 200.0 C: 220.0", "about what correct_option B says, '200.0'"),
+        ("197.0", "A: 196.0 B: 200.0", "answer"),  # the other option is nearer
+        ("200.0", "A: 200 B: 200.0", "options A and B, both 200"),
+        ("199.96 cm3", "A: 180.0 B: 200.0", ""),
+        ("0.04", "A: 0.2 B: 0.0", ""),  # rounded
+        ("", "A: 180.0 B: 200.0", ""),  # counted when it is scored
+        ("a lot", "A: 180.0 B: 200.0", ""),
+    ],
+)
+def test_numbers_agree_with_their_option(
+    rows: list[dict[str, Any]], write: Callable, answer: str, options: str, match: str
+) -> None:
+    row = {**rows[2], "answer": answer, "mc_question": f"What is it? {options}"}
+    path = write("q.json", [row])
+    if not match:
+        assert read_questions(path).questions[0].answer == answer
+        return
+    with pytest.raises(InputError, match=match):
+        read_questions(path)
+
+
+def test_words_agree_with_their_option(rows: list[dict[str, Any]], write: Callable) -> None:
+    rows[0] |= {"mc_question": "How? A: Mild B: Normal (no splenomegaly)", "correct_option": "B"}
+    rows[0]["answer"] = "normal"
+    assert len(read_questions(write("q.json", rows)).questions) == 3
+
+
 def test_bad_files(rows: list[dict[str, Any]], write: Callable, tmp_path: Path) -> None:
     whole = write("q.json", rows).read_bytes()
     path = tmp_path / "bad.json"
@@ -86,6 +130,7 @@ def test_bad_files(rows: list[dict[str, Any]], write: Callable, tmp_path: Path) 
         (b"{}", "questions"),
         (b"[]", "none"),
         (b"[1]", "an object"),
+        (whole.replace(b'"qid": "q1"', b'"qid": "q1", "qid": "q4"'), "'qid' twice"),
         (b"[" * 100_000, "JSON"),
         (b"\xff\xfe", "JSON"),
         (whole.replace(b'"num_questions": 3', b'"num_questions": 4'), "num_questions"),
@@ -113,3 +158,28 @@ def test_synthetic_files_name_their_seeds(rows: list[dict[str, Any]], write: Cal
         read_questions(write("q.json", rows, seeds=["a"]))
     assert replace(found, seeds=None).seeds is None
     assert json.dumps(found.synthetic) == '"made up"'
+
+
+README = (Path(tumorchain_jax.evaluation.deeptumorvqa.__path__[0]) / "README.md").read_text()
+
+
+def test_examples_of_the_readme_are_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```(json|csv)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (v2, v1, answer) = (text for _, text in blocks)
+    for name, text in (("v2.json", v2), ("v1.csv", v1), ("answers.jsonl", answer)):
+        (tmp_path / name).write_text(text)
+    asked = read_questions(tmp_path / "v2.json")
+    assert asked.questions[0].facts["organ"] == "spleen"
+    assert read_answers(tmp_path / "answers.jsonl", "mc", asked).outputs == {"q1": "B"}
+    assert read_questions(tmp_path / "v1.csv").version == "v1"
+
+
+def test_the_readme_lists_every_subtype() -> None:
+    answers = {"binary": "yes or no", "categorical": "one of the options' words"}
+    rows = []
+    for each in SUBTYPES.values():
+        unit = UNITS[each.quantity] if each.quantity else ""
+        answer = answers.get(each.kind, f"number in {unit}" if unit else "number")
+        worth = "1 - relative error" if each.kind == "numeric" else "exact"
+        rows.append(f"| {each.name} | {each.type} | {answer} | {worth} |")
+    assert "\n".join(rows) in README

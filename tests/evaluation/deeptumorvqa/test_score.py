@@ -68,8 +68,9 @@ def test_intervals_draw_cts_together() -> None:
     )
     assert wide == pytest.approx(narrow * 2**0.5, rel=0.15)
     few = score_fixed([item(n, "AB"[n % 2]) for n in range(10)], "mc")
-    assert few["micro"]["ci95"] is None
-    # Wilson's, of ten CTs: one question each, or all alike.
+    # Wilson's, as if both questions of each of five CTs were one.
+    assert few["micro"]["ci95"] == [17.04, 82.96]
+    # Of ten CTs: one question each, or all alike.
     for numbers in (range(0, 20, 2), range(20)):
         single = score_fixed([item(n, "A") for n in numbers], "mc")
         assert single["micro"]["ci95"] == [72.25, 100.0]
@@ -101,7 +102,16 @@ def test_json_is_scored_again_to_the_same_bytes(
     path = tmp_path / "score.json"
     path.write_text(to_json(document))
     assert to_json(rescore(path)) == path.read_text()
-    for change in ({"items": [1]}, {"benchmark": "x"}, {"scores": {"other": 1}}, {"format": "x"}):
+    for change in (
+        {"items": [1]},
+        {"items": document["items"][1:]},
+        {"items": []},
+        {"items": document["items"][:2] + document["items"][:1]},
+        {"items": [{**document["items"][0], "truth": "Z"}, *document["items"][1:]]},
+        {"benchmark": "x"},
+        {"scores": {"other": 1}},
+        {"format": "x"},
+    ):
         path.write_text(json.dumps({**document, **change}))
         with pytest.raises(InputError):
             rescore(path)
@@ -131,12 +141,21 @@ def test_bad_answers(
     lines = [{"qid": f"q{n}", "raw_output": "D", "model": f"m{n}"} for n in (1, 2)]
     path.write_text("\n".join(map(json.dumps, lines)))
     refuse(path, "m1 and m2")
+    lines[1].pop("model")
+    path.write_text("\n".join(map(json.dumps, lines)))
+    refuse(path, "m1 and not stated")
     path.write_text('{"qid": "q1"}')
     refuse(path, "raw_output or pred_answer")
     path.write_bytes(b'{"qid": "q1", "raw')
     refuse(path, "JSON")
     other = tmp_path / "answers.json"
-    for data, match in ((b"[", "JSON"), (b"{}", "results"), (b"[3]", "an object")):
+    twice = b'[{"qid": "q1", "raw_output": "A", "raw_output": "B"}]'
+    for data, match in (
+        (b"[", "JSON"),
+        (twice, "'raw_output' twice"),
+        (b"{}", "results"),
+        (b"[3]", "an object"),
+    ):
         other.write_bytes(data)
         refuse(other, match)
     partial = score_files(questions, answer({"q1": "D"}), "mc", ("fixed",), partial=True)

@@ -6,10 +6,9 @@ arithmetic of a judge on synthetic reports, not its medicine.
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -17,6 +16,22 @@ from tqdm import tqdm
 
 from tumorchain_jax.evaluation.agreement import kappa
 from tumorchain_jax.evaluation.chain.answer_probes import answer_probes
+from tumorchain_jax.evaluation.chain.bars import (
+    AUC,
+    AUC_AGAINST,
+    AUC_LOW,
+    BELOW,
+    CHANGE,
+    CHANGE_INTERVAL,
+    FLIPS,
+    KAPPA,
+    SAME,
+    SD,
+    Calibration,
+    Row,
+    auc_row,
+    share_row,
+)
 from tumorchain_jax.evaluation.chain.probes import (
     INJECTIONS,
     ONE_FACT,
@@ -29,63 +44,9 @@ from tumorchain_jax.evaluation.chain.probes import (
 )
 from tumorchain_jax.evaluation.chain.triples import FINDING, IMPRESSION, LONG_REASONING
 from tumorchain_jax.evaluation.chain.verdict import JUDGED, Case, ChainVerdict, Judge
-from tumorchain_jax.evaluation.statistics import clopper_pearson, wilson
 
 SEED, PHANTOMS, ANSWERS = 6_000_000, 300, 385
-# The bars: see the README.
-CHANGE, CHANGE_INTERVAL = 3.0, 5.0
-AUC, AUC_LOW, AUC_AGAINST = 0.95, 0.9, 0.9
-BELOW, SAME, SD, FLIPS, KAPPA = 0.95, 0.95, 2.0, 0.05, 0.9
 _REPEATED = 100
-
-
-@dataclass(frozen=True)
-class Row:
-    """One probe.
-
-    Attributes:
-        group: what the probe is for.
-        n: pairs that were judged; failures are not among them, and are counted in `failed`.
-        value, low, high: the measure and its 95 % interval.
-        bar: in words.
-    """
-
-    group: str
-    probe: str
-    n: int
-    failed: int
-    value: float | None
-    low: float | None
-    high: float | None
-    bar: str
-    passed: bool
-
-
-@dataclass
-class Calibration:
-    """All probes of one judge.
-
-    Attributes:
-        judge: its name, with version and prompt.
-        seeds: first and last of the patients.
-        phantoms: patients of each probe.
-        binary: right and wrong answers: `n_right`, `n_wrong`, `called_right` of each, `kappa`.
-        length: rank correlation of the mark with the length of right and wrong reports.
-    """
-
-    judge: str
-    seeds: tuple[int, int]
-    phantoms: int
-    judged: int = 0
-    failed: int = 0
-    rows: list[Row] = field(default_factory=list)
-    binary: dict[str, Any] = field(default_factory=dict)
-    length: float | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether every bar is met."""
-        return bool(self.rows) and all(row.passed for row in self.rows)
 
 
 @dataclass
@@ -183,21 +144,6 @@ def _pairs(
     return right, _values(run.all(cases), value)
 
 
-def _auc_row(
-    group: str, probe: str, right: np.ndarray, wrong: np.ndarray, auc: float, low: float
-) -> Row:
-    known = ~np.isnan(right + wrong)
-    n, failed = int(known.sum()), int((~known).sum())
-    bar = f"AUC >= {auc:g}" + (f", lower end >= {low:g}" if low else "")
-    if not n:
-        return Row(group, probe, 0, failed, None, None, None, bar, False)
-    higher = np.where(right > wrong, 1.0, np.where(right == wrong, 0.5, 0.0))[known]
-    value = float(higher.mean())
-    ends = wilson(round(float(higher.sum())), n)
-    passed = value >= auc and ends[0] >= low and not failed
-    return Row(group, probe, n, failed, value, *ends, bar, passed)
-
-
 def _chosen(
     seed: int, count: int, make: Callable[[Subject], str | None]
 ) -> tuple[list[Subject], list[str]]:
@@ -220,7 +166,7 @@ def _edited(name: str, subject: Subject) -> str | None:
 
 def _one_fact(run: _Run, name: str, seed: int, count: int) -> Iterable[Row]:
     chosen, wrong = _chosen(seed, count, partial(_edited, name))
-    yield _auc_row("one wrong fact", name, *_pairs(run, chosen, wrong, cot_e), AUC, AUC_LOW)
+    yield auc_row("one wrong fact", name, *_pairs(run, chosen, wrong, cot_e), AUC, AUC_LOW)
 
 
 def _other_patient(run: _Run, seed: int, count: int) -> Iterable[Row]:
@@ -239,26 +185,8 @@ def _other_patient(run: _Run, seed: int, count: int) -> Iterable[Row]:
             lowest[row] = min(lowest[row], score)
     below = (others < lowest)[~failed]
     bar = f"S_FC below every one-fact change in >= {BELOW:.0%}"
-    yield _share_row("another patient's report", "fluent, wrong", below, int(failed.sum()), bar,
+    yield share_row("another patient's report", "fluent, wrong", below, int(failed.sum()), bar,
                      lambda share, low, high: share >= BELOW)  # fmt: skip
-
-
-def _share_row(
-    group: str,
-    probe: str,
-    hits: np.ndarray,
-    failed: int,
-    bar: str,
-    meets: Callable[[float, float, float], bool],
-    exact: bool = False,
-) -> Row:
-    n = len(hits)
-    if not n:
-        return Row(group, probe, 0, failed, None, None, None, bar, False)
-    count = int(np.sum(hits))
-    low, high = (clopper_pearson if exact else wilson)(count, n)
-    passed = meets(count / n, low, high) and not failed
-    return Row(group, probe, n, failed, count / n, low, high, bar, passed)
 
 
 def _against(run: _Run, seed: int, count: int) -> Iterable[Row]:
@@ -268,7 +196,7 @@ def _against(run: _Run, seed: int, count: int) -> Iterable[Row]:
     for level in (IMPRESSION, LONG_REASONING):
         value = partial(level_score, level)
         pair = _values(right, value), _values(changed, value)
-        yield _auc_row("impression against its own findings", level, *pair, AUC_AGAINST, 0.0)
+        yield auc_row("impression against its own findings", level, *pair, AUC_AGAINST, 0.0)
 
 
 def _injected(run: _Run, seed: int, count: int) -> Iterable[Row]:
@@ -280,7 +208,7 @@ def _injected(run: _Run, seed: int, count: int) -> Iterable[Row]:
         known = ~np.isnan(plain + marked)
         rises = (marked > plain)[known]
         # A judge that cannot be moved because all its marks are one is caught by the AUCs.
-        yield _share_row("instruction in the chain", name, rises, int((~known).sum()),
+        yield share_row("instruction in the chain", name, rises, int((~known).sum()),
                          "marks rise in none", lambda share, *_: share == 0, True)  # fmt: skip
 
 
@@ -291,7 +219,7 @@ def _repeated(run: _Run, own: Sequence[Subject]) -> Iterable[Row]:
     both = [(a.marks, b.marks) for a, b in zip(first, second, strict=True) if a.marks and b.marks]
     failed = len(cases) - len(both)
     equal = np.array([a.of == b.of for a, b in both], bool)
-    yield _share_row("the same twice", "equal marks", equal, failed, f">= {SAME:.0%}",
+    yield share_row("the same twice", "equal marks", equal, failed, f">= {SAME:.0%}",
                      lambda share, low, high: share >= SAME)  # fmt: skip
     spread = [abs(a.cot_e - b.cot_e) / 2**0.5 for a, b in both]
     deviation = float(np.sqrt(np.mean(np.square(spread)))) if spread else None
@@ -310,7 +238,7 @@ def _swapped(run: _Run, seed: int, count: int) -> Iterable[Row]:
     lower_2 = _values(run.all(cases, other), cot_e)
     known = ~np.isnan(right + lower + right_2 + lower_2)
     flips = (np.sign(right - lower) != np.sign(right_2 - lower_2))[known]
-    yield _share_row("reference before or after the chain", "preference flips", flips,
+    yield share_row("reference before or after the chain", "preference flips", flips,
                      int((~known).sum()), f"<= {FLIPS:.0%}",
                      lambda share, low, high: share <= FLIPS)  # fmt: skip
 
@@ -320,7 +248,7 @@ def _silent(run: _Run, own: Sequence[Subject]) -> Iterable[Row]:
     for name in texts[0]:
         verdicts = run.all([s.case(t[name]) for s, t in zip(own, texts, strict=True)])
         none = np.array([verdict.marks is None for verdict in verdicts], bool)
-        yield _share_row("nothing to judge", name, none, 0, "no mark, ever",
+        yield share_row("nothing to judge", name, none, 0, "no mark, ever",
                          lambda share, low, high: share == 1, True)  # fmt: skip
 
 

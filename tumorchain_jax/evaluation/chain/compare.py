@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.bootstrap import (
+    TOO_FEW,
+    ends_cells,
+    interval_if_enough,
+    patient_rows,
+    resampled,
+)
 from tumorchain_jax.evaluation.chain.judged import Judged
 from tumorchain_jax.evaluation.chain.score import (
     LEVEL_NAMES,
@@ -32,12 +38,12 @@ def compare_judged(a: Sequence[Judged], b: Sequence[Judged]) -> dict[str, Any]:
     Raises:
         InputError: not the same questions to the same patients.
     """
-    keys_a, keys_b = (sorted(map(_key, run)) for run in (a, b))
-    if not a or keys_a != keys_b:
+    if not a or {row.key for row in a} != {row.key for row in b}:
         found = f"{len(a)} and {len(b)}, not the same"
         raise InputError("two runs", "chains", found, "the same questions to the same patients",
                          "judge the same items of both")  # fmt: skip
-    pairs = list(zip(sorted(a, key=_key), sorted(b, key=_key), strict=True))
+    of_b = {row.key: row for row in b}
+    pairs = [(row, of_b[row.key]) for row in a]
     failed = [100 * sum(row.state == FAILED for row in run) / len(run) for run in (a, b)]
     why = []
     if max(failed) > MOST_FAILURES:
@@ -64,10 +70,6 @@ def compare_judged(a: Sequence[Judged], b: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def _key(row: Judged) -> tuple[str, str, str]:
-    return row.patient, row.subtask, row.question
-
-
 def _row(
     pairs: Sequence[tuple[Judged, Judged]], value: Callable[[Judged], float | None]
 ) -> dict[str, Any]:
@@ -76,11 +78,12 @@ def _row(
     sums, n = np.bincount(patients, of_a - of_b), np.bincount(patients)
     times = resampled(len(n))
     draws = (times @ sums) / (times @ n)
+    ends = interval_if_enough(draws, len(n))
     return {
         "a": round(float(of_a.mean()), 2),
         "b": round(float(of_b.mean()), 2),
         "difference": round(float(draws[0]), 2),
-        "ci95": [round(limit, 2) for limit in interval(draws)],
+        "ci95": ends and [round(limit, 2) for limit in ends],
         "p": float(f"{sign_flip(sums):.3g}"),
         "n": len(pairs),
         "patients": len(n),
@@ -96,8 +99,10 @@ def judged_text(values: Mapping[str, Any], names: tuple[str, str]) -> str:
     lines.append(f"{'':<8}{'A':>8}{'B':>8}{'A - B':>8}{'95 % from':>11}{'to':>8}{'p':>9}{'n':>7}")
     for name in ("cot_e", *LEVEL_NAMES.values()):
         if row := values.get(name):
-            low, high = row["ci95"]
+            low, high = ends_cells(row["ci95"], 11, 8, digits=2)
             p = row.get("p_holm", row["p"])
             lines.append(f"{name:<8}{row['a']:>8.1f}{row['b']:>8.1f}{row['difference']:>8.2f}"
-                         f"{low:>11.2f}{high:>8.2f}{p:>9.3g}{row['n']:>7}")  # fmt: skip
+                         f"{low}{high}{p:>9.3g}{row['n']:>7}")  # fmt: skip
+    if "cot_e" in values and not values["cot_e"]["ci95"]:
+        lines.append(TOO_FEW)
     return "\n".join([*lines, "p by sign flips of patients; of the levels corrected by Holm"])

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.json_lines import parse_line
 from tumorchain_jax.data.schema import TASK_OF
 from tumorchain_jax.evaluation.chain.f1 import Harm, weigh
 from tumorchain_jax.evaluation.chain.rubric import HIGHEST, NAMES, Marks
 from tumorchain_jax.evaluation.chain.verdict import JUDGED, STATES, Case, ChainVerdict, silence
-from tumorchain_jax.evaluation.items import Item
+from tumorchain_jax.evaluation.items import Item, Key, check_once
 
 _HINT = "judge the items again"
 
@@ -21,7 +22,7 @@ class Judged:
     """One chain, and what the judge and the rules say of it.
 
     Attributes:
-        patient, subtask, question: of the item.
+        patient, scan, subtask, question, choices, truth: of the item.
         state, why: as `ChainVerdict`.
         marks: by dimension; None unless judged.
         agrees: whether the conclusion is right, as the judge sees it; None unless judged.
@@ -33,8 +34,11 @@ class Judged:
     """
 
     patient: str
+    scan: int
     subtask: str
     question: str
+    choices: tuple[str, ...]
+    truth: str
     state: str
     why: str
     marks: dict[str, int] | None
@@ -44,6 +48,11 @@ class Judged:
     sum_differs: bool = False
     attempts: int = 0
     said: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """Tells which question to which scan it is, as `Item.key`."""
+        return self.patient, self.scan, self.subtask, self.question, self.choices, self.truth
 
     @property
     def scores(self) -> Marks | None:
@@ -81,8 +90,11 @@ def judged(item: Item, case: Case, verdict: ChainVerdict) -> Judged:
     harm = weigh(said, case.true) if case.true.required and not silence(case.chain) else None
     return Judged(
         item.patient,
+        item.scan,
         item.subtask,
         item.question,
+        item.choices,
+        item.truth,
         verdict.state,
         verdict.why,
         dict(verdict.marks.of) if verdict.marks else None,
@@ -99,13 +111,16 @@ def read_judged(path: Path) -> list[Judged]:
     """Read a file of judged chains.
 
     Raises:
-        InputError: it cannot be read, or a line is none.
+        InputError: it cannot be read, a line is none, or is about what another is.
     """
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise InputError(path, "judged", repr(error.strerror), "a file", "judge first") from error
-    return [judged_of(line, f"{path}[{number}]") for number, line in enumerate(lines, 1)]
+        found, expected = error.strerror or str(error), "the judged.jsonl of `tumorchain judge -o`"
+        raise InputError(path, "path", found, expected, "check the path") from error
+    rows = [judged_of(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+    check_once(path, [row.key for row in rows])
+    return rows
 
 
 def judged_of(line: bytes, source: str) -> Judged:
@@ -114,32 +129,34 @@ def judged_of(line: bytes, source: str) -> Judged:
     Raises:
         InputError: it is something else.
     """
-    try:
-        values: dict[str, Any] = dict(json.loads(line, parse_constant=_no_number))
-    except (ValueError, TypeError) as error:
-        raise InputError(source, "judged", str(error), "a line of JSON", _HINT) from error
+    values = parse_line(line, source, unique=True, hint=_HINT)
     names = {field.name for field in fields(Judged)}
     if set(values) != names:
         odd = ", ".join(sorted(set(values) ^ names))
         raise InputError(source, "judged", f"{odd} missing or unknown", "every field", _HINT)
     _check(values, source)
     harm = None if values["harm"] is None else tuple(map(float, values["harm"]))
-    return Judged(**{**values, "harm": harm, "said": tuple(values["said"])})
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    texts = {name: tuple(values[name]) for name in ("choices", "said")}
+    return Judged(**{**values, **texts, "harm": harm})
 
 
 def _check(values: Mapping[str, Any], source: str) -> None:
     marks, harm, judged_so = values["marks"], values["harm"], values["state"] == JUDGED
-    said, attempts = values["said"], values["attempts"]
     whole = isinstance(marks, dict) and set(marks) == set(NAMES)
     sound = whole and all(type(m) is int and 0 <= m <= HIGHEST for m in marks.values())
     weights = isinstance(harm, list) and [type(w) in (int, float) and w >= 0 for w in harm]
     expected = {
         **{
-            name: (isinstance(values[name], str), "text") for name in ("patient", "question", "why")
+            name: (isinstance(values[name], str), "text")
+            for name in ("patient", "question", "truth")
+        },
+        **{
+            name: (type(values[name]) is int and values[name] >= 0, "a whole number from 0 on")
+            for name in ("scan", "attempts")
+        },
+        **{
+            name: (isinstance(each := values[name], list) and {*map(type, each)} <= {str}, "texts")
+            for name in ("choices", "said")
         },
         "state": (values["state"] in STATES, " or ".join(STATES)),
         "subtask": (values["subtask"] in TASK_OF, "one of Table 1"),
@@ -148,11 +165,16 @@ def _check(values: Mapping[str, Any], source: str) -> None:
             f"ten whole numbers from 0 to {HIGHEST} where the state is judged, else null",
         ),
         "right": (isinstance(values["right"], bool), "true or false"),
-        "agrees": (isinstance(values["agrees"], bool | None), "true, false or null"),
+        "agrees": (
+            isinstance(values["agrees"], bool | None) and (judged_so or values["agrees"] is None),
+            "true, false or null; null unless judged",
+        ),
+        "why": (
+            isinstance(values["why"], str) and bool(values["why"]) != judged_so,
+            "a reason unless judged, else none",
+        ),
         "harm": (harm is None or weights == [True] * 3, "three weights from 0 on, or null"),
         "sum_differs": (isinstance(values["sum_differs"], bool), "true or false"),
-        "attempts": (type(attempts) is int and attempts >= 0, "a whole number from 0 on"),
-        "said": (isinstance(said, list) and {*map(type, said)} <= {str}, "a list of texts"),
     }
     for name, (good, wanted) in expected.items():
         if not good:

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from tumorchain_jax.data.schema import SUBTASKS
+from tumorchain_jax.evaluation.bootstrap import ends_text
 from tumorchain_jax.evaluation.chain.judged import Judged
 from tumorchain_jax.evaluation.chain.text import calibration_line, headline
 from tumorchain_jax.evaluation.items import Item
@@ -21,7 +22,8 @@ _PAPER_NOTE = (
 )
 _SYNTHETIC_NOTE = (
     "A judge by rules is exact in its own vocabulary; digital patients prove its arithmetic, not "
-    "its medicine. Intervals are of 95 %, by bootstrap over patients."
+    "its medicine. Intervals are of 95 %, by bootstrap over patients; fewer than 20 have a wide "
+    "one, or none."
 )
 _PAPER_MODELS = ("TumorChain-7B", "TumorChain-3B", "GPT-5-Mini", "Lingshu-7B", "M3D-Phi-3-4B")
 
@@ -100,8 +102,7 @@ def _table(
 def _number(row: Mapping[str, Any] | None) -> str:
     if not row:
         return "-"
-    low, high = row["ci95"]
-    return f"{row['mean']:.1f} [{low:.1f}, {high:.1f}]"
+    return f"{row['mean']:.1f}{ends_text(row['ci95'])}"
 
 
 def _chains(score: Mapping[str, Any]) -> str:
@@ -151,13 +152,11 @@ def _conclusions(items: Sequence[Item]) -> str:
         row = score["subtasks"].get(name)
         own = ["-"] * 3
         if row:
-            low, high = row["ci95"]
-            own = [f"{row['accuracy']:.1f} [{low:.1f}, {high:.1f}]", f"{row['majority']:.1f}",
+            own = [f"{row['accuracy']:.1f}{ends_text(row['ci95'])}", f"{row['majority']:.1f}",
                    str(row["n"])]  # fmt: skip
         paper = [f"{TABLE_1[model][number]:.2f}" for model in _PAPER_MODELS]
         rows.append([name.replace("_", " "), *own, *paper])
-    low, high = score["ci95"]
-    average = f"{score['average']:.1f} [{low:.1f}, {high:.1f}]"
+    average = f"{score['average']:.1f}{ends_text(score['ci95'])}"
     means = [f"{fmean(TABLE_1[model]):.2f}" for model in _PAPER_MODELS]
     rows.append(["average", average, f"{score['majority']:.1f}", str(score["n"]), *means])
     heads = ("", "this run", "majority", "n", *(f"{model}, paper" for model in _PAPER_MODELS))

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tumorchain_jax import NOTICE, __version__
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import read_json
-from tumorchain_jax.evaluation.chain.calibrate import Calibration
+from tumorchain_jax.evaluation.chain.bars import Calibration
 from tumorchain_jax.evaluation.chain.judged import (
     Judged,
     case_of,
@@ -66,7 +66,7 @@ def judge_items(
     items = read_items(path)
     if not items:
         raise InputError(path, "items", "none", "one or more", "evaluate first")
-    cases = [case_of(item, f"{path}[{number}]") for number, item in enumerate(items, 1)]
+    cases = [case_of(item, f"{path}:{number}") for number, item in enumerate(items, 1)]
     run = {
         "judge": judge.name,
         "version": __version__,
@@ -105,10 +105,16 @@ def rescore(folder: Path) -> tuple[dict[str, Any], str]:
     Raises:
         InputError: it is no folder of `tumorchain judge`.
     """
-    run = read_json(folder / SCORE).get("run")
+    hint = "name a folder that `tumorchain judge -o` wrote"
+    kept = read_json(folder / SCORE, hint)
+    run = kept.get("run")
     if not isinstance(run, dict):
         raise InputError(folder / SCORE, "run", repr(run), "an object", "judge again")
-    values = score(read_judged(folder / ROWS), run)
+    rows = read_judged(folder / ROWS)
+    if len(rows) != kept.get("asked"):
+        expected = f"{kept.get('asked')}, as {SCORE} says"
+        raise InputError(folder / ROWS, "chains", str(len(rows)), expected, "judge again")
+    values = score(rows, run)
     return values, f"{score_text(values)}\n{NOTICE}\n"
 
 
@@ -168,7 +174,7 @@ def read_calibration(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it is none.
     """
-    values = read_json(path)
+    values = read_json(path, "take the file of `tumorchain judge calibrate -o`")
     names = {"judge", "rows", "binary", "phantoms", "passed"}
     if missing := names - set(values):
         found = f"no {', '.join(sorted(missing))}"

@@ -1,7 +1,8 @@
 """Scores of judged chains: CoT_e and its levels, F1 by harm, conclusions; with what is missing.
 
 A failure of the judge and a silence of the model are left out of a mean, counted beside it, and
-bounded: the mean if all that failed were 0, and if all were 100.
+bounded: the mean if all that failed were 0, and if all were 100. Of fewer than 20 patients a mean
+has a wide interval (`statistics.py: mean_interval`); triples have none.
 """
 
 from collections import Counter
@@ -13,11 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from tumorchain_jax.data.schema import SUBTASKS
-from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.bootstrap import interval_if_enough, patient_rows, resampled
 from tumorchain_jax.evaluation.chain.judged import Judged
 from tumorchain_jax.evaluation.chain.triples import LEVELS
 from tumorchain_jax.evaluation.chain.verdict import ABSTAINED, FAILED, JUDGED
-from tumorchain_jax.evaluation.statistics import corrected_share
+from tumorchain_jax.evaluation.statistics import corrected_share, mean_interval
 
 MOST_FAILURES = 2.0
 """Percent of failures of the judge above which its means are not to be compared."""
@@ -25,6 +26,7 @@ MOST_APART = 1.0
 """Points by which the failures of two runs may differ."""
 LEVEL_NAMES = dict(zip(LEVELS, ("S_FC", "S_IC", "S_LRC"), strict=True))
 """Level -> the paper's name of its score."""
+Sums = Float[np.ndarray, " patients"]
 _SUBTASKS = [subtask for subtasks in SUBTASKS.values() for subtask in subtasks]
 
 
@@ -92,19 +94,22 @@ def _mean(rows: Sequence[Judged], value: Callable[[Judged], float | None]) -> di
         return None
     failed = sum(row.state == FAILED and v is None for row, v in zip(rows, all_values, strict=True))
     total, n = sum(v for _, v in known), len(known)
-    draws = _draws([patient for patient, _ in known], np.array([v for _, v in known]))
+    sums, counts = _sums([patient for patient, _ in known], np.array([v for _, v in known]))
     return {
         "mean": total / n,
-        "ci95": interval(draws),
+        "ci95": mean_interval(sums, counts, _draws(sums, counts), 100.0),
         "n": n,
         "bounds": [total / (n + failed), (total + 100 * failed) / (n + failed)],
         "of_all_asked": total / max(len(rows) - failed, 1),
     }
 
 
-def _draws(patients: Sequence[str], values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " R"]:
+def _sums(patients: Sequence[str], values: Float[np.ndarray, " N"]) -> tuple[Sums, Sums]:
     rows = patient_rows(patients)
-    sums, n = np.bincount(rows, values), np.bincount(rows)
+    return np.bincount(rows, values), np.bincount(rows).astype(float)
+
+
+def _draws(sums: Sums, n: Sums) -> Float[np.ndarray, " R"]:
     times = resampled(len(n))
     with np.errstate(invalid="ignore"):
         return (times @ sums) / (times @ n)
@@ -126,7 +131,11 @@ def _triples(rows: Sequence[Judged]) -> dict[str, Any]:
             "f1": 100 * 2 * right / (2 * right + wrong + missing),
         }
     return {
-        name: {"mean": float(draws[0]), "ci95": interval(draws), "n": len(known)}
+        name: {
+            "mean": float(draws[0]),
+            "ci95": interval_if_enough(draws, sums.shape[1]),
+            "n": len(known),
+        }
         for name, draws in shares.items()
     }
 
@@ -137,7 +146,9 @@ def _corrected(rows: Sequence[Judged], calibration: Any) -> dict[str, Any] | Non
     binary = (calibration or {}).get("binary")
     if not known or not binary or not binary["n_right"] or not binary["n_wrong"]:
         return None
-    draws = _draws([r.patient for r in known], np.array([float(bool(r.agrees)) for r in known]))
+    agrees = np.array([float(bool(row.agrees)) for row in known])
+    sums, counts = _sums([row.patient for row in known], agrees)
+    draws = _draws(sums, counts)
     rng = np.random.default_rng(0)
     size = len(draws) - 1
     n_right, n_wrong = binary["n_right"], binary["n_wrong"]
@@ -155,7 +166,7 @@ def _corrected(rows: Sequence[Judged], calibration: Any) -> dict[str, Any] | Non
         return None
     return {
         "mean": 100 * float(share[0]),
-        "ci95": interval(100 * share),
+        "ci95": interval_if_enough(100 * share, len(counts)),
         "n": len(known),
         "sensitivity": 100 * sensitivity,
         "specificity": 100 * specificity,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tumorchain_jax.evaluation.chain.calibrate import Calibration
+from tumorchain_jax.evaluation.bootstrap import TOO_FEW, ends_cells
+from tumorchain_jax.evaluation.chain.bars import Calibration, too_few
 from tumorchain_jax.evaluation.chain.score import MOST_FAILURES
 
 _ROWS = {
@@ -31,11 +32,13 @@ def score_text(score: Mapping[str, Any]) -> str:
     ]
     for name, title in _ROWS.items():
         if row := score.get(name):
-            low, high = row["ci95"]
+            low, high = ends_cells(row["ci95"], 11, 8)
             bounds = row.get("bounds", ("", ""))
-            cells = f"{title:<30}{row['mean']:>8.1f}{low:>11.1f}{high:>8.1f}{row['n']:>7}"
+            cells = f"{title:<30}{row['mean']:>8.1f}{low}{high}{row['n']:>7}"
             cells += "".join(f"{bound:>{w}}" for bound, w in zip(bounds, (10, 8), strict=True))
             lines.append(f"{cells}{row.get('of_all_asked', ''):>8}")
+    if (f1 := score.get("f1")) and not f1["ci95"]:
+        lines.append(TOO_FEW)
     lines += ["", f"{'subtask':<24}{'CoT_e':>8}{'F1':>8}{'judged':>8}{'n':>7}"]
     for name, row in score["subtasks"].items():
         cot_e, f1 = (_mean(row[key]) for key in ("cot_e", "f1"))
@@ -105,6 +108,8 @@ def calibration_text(calibration: Calibration) -> str:
     passed = sum(row.passed for row in calibration.rows)
     verdict = "PASSED" if calibration.passed else "NOT PASSED"
     lines.append(f"{passed} of {len(calibration.rows)} bars met: {verdict}")
+    if note := too_few(calibration.phantoms):
+        lines.append(note)
     return "\n".join(lines)
 
 

@@ -4,18 +4,21 @@ The measure of a metric is its phantom AUC: how often a right report in other wo
 reference's own words with a single fact changed. 1 is perfect, 0.5 is chance.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.chain.cases import draw_truth
 from tumorchain_jax.evaluation.chain.f1 import weigh
 from tumorchain_jax.evaluation.chain.phrases import write_report
 from tumorchain_jax.evaluation.chain.probes import ONE_FACT, Subject
+from tumorchain_jax.evaluation.chain.rad_eval import LOWER_IS_BETTER, rad_eval
 from tumorchain_jax.evaluation.chain.reader import triples_in
 from tumorchain_jax.evaluation.chain.truth import Truth
 from tumorchain_jax.evaluation.chain.wordings import PLAIN
@@ -50,11 +53,16 @@ class MetricRow:
 Metric = Callable[[str, str, Truth], float]
 
 
-def text_metrics(phantoms: int = 40, seed: int = 9100) -> list[MetricRow]:
+def text_metrics(
+    phantoms: int = 40, seed: int = 9100, others: tuple[Path, Sequence[str]] | None = None
+) -> list[MetricRow]:
     """Measure the metrics on digital patients.
 
+    Args:
+        others: metrics of RadEval as well: the interpreter that has it, and their names.
+
     Raises:
-        InputError: the optional packages are not installed.
+        InputError: the optional packages are not installed, or fail.
     """
     metrics = _metrics()
     subjects = [Subject(seed + number) for number in range(phantoms)]
@@ -72,21 +80,33 @@ def text_metrics(phantoms: int = 40, seed: int = 9100) -> list[MetricRow]:
     for metric, (score, signature) in metrics.items():
         right = np.array([score(other, reference, truth) for reference, other, _, truth in pairs])
         wrong = np.array([score(text, reference, truth) for reference, _, text, truth in pairs])
-        higher = float(np.sum(right > wrong) + 0.5 * np.sum(right == wrong))
-        low, high = wilson(round(higher), len(pairs))
-        rows.append(
-            MetricRow(
-                metric,
-                float(right.mean()),
-                float(wrong.mean()),
-                higher / len(pairs),
-                low,
-                high,
-                len(pairs),
-                signature,
-            )
-        )
+        rows.append(_row(metric, right, wrong, signature))
+    if others:
+        python, names = others
+        references = [reference for reference, *_ in pairs]
+        texts = [other for _, other, *_ in pairs] + [changed for *_, changed, _ in pairs]
+        version, scores = rad_eval(python, names, references * 2, texts)
+        for metric, values in scores.items():
+            lower = metric.startswith(LOWER_IS_BETTER)
+            halves = np.array(values[: len(pairs)]), np.array(values[len(pairs) :])
+            signature = f"radeval {version}{', lower is better' if lower else ''}"
+            rows.append(_row(metric, *halves, signature, lower))
     return rows
+
+
+def _row(
+    metric: str,
+    right: Float[np.ndarray, " pairs"],
+    wrong: Float[np.ndarray, " pairs"],
+    signature: str,
+    lower: bool = False,
+) -> MetricRow:
+    better = right < wrong if lower else right > wrong
+    higher = float(np.sum(better) + 0.5 * np.sum(right == wrong))
+    n = len(right)
+    low, high = wilson(round(higher), n)
+    means = float(right.mean()), float(wrong.mean())
+    return MetricRow(metric, *means, higher / n, low, high, n, signature)
 
 
 def _metrics() -> dict[str, tuple[Metric, str]]:

@@ -24,6 +24,7 @@ from tumorchain_jax.segmentation.factory import nano_segmenter
 from tumorchain_jax.segmentation.total import TotalSegmenter
 
 By = Literal["nano", "rules", "majority", "chance"]
+WITHOUT_SCANS: tuple[By, ...] = ("majority", "chance")
 Masks = Literal["true", "segment"]
 BATCH_SIZE = 8
 
@@ -40,12 +41,16 @@ class Answerer(ABC):
     shown: str
 
     @abstractmethod
-    def answer(self, image_id: str, questions: Sequence[Question]) -> list[str]:
-        """Return the whole text of each answer.
+    def answer(self, image_id: str, questions: Sequence[Question]) -> Sequence[str | None]:
+        """Return the whole text of each answer; None where no reply came.
 
         Raises:
             InputError: the scan cannot be used.
         """
+
+    def unfit(self, question: Question) -> str:
+        """Return why a question cannot be answered from what is shown; "" if it can."""
+        return ""
 
 
 class ModelAnswers(Answerer):
@@ -149,24 +154,41 @@ def make_answerer(
         InputError: the options do not go together, a folder cannot be used, or the model was
             trained or calibrated on these digital patients.
     """
-    if by in ("majority", "chance"):
+    if by in WITHOUT_SCANS:
         rule = majority if by == "majority" else chance
         return ConstantAnswers(by, rule(asked.questions, form))
-    if scans is None:
-        raise InputError("command line", "--scans", "none", "a folder of CTs", "name one")
-    folder = Scans(scans)
-    images = list(dict.fromkeys(question.image_id for question in asked.questions))
-    for image_id in images:
-        folder.ct(image_id)
+    folder = scans_of(asked, scans)
     if by == "rules":
         return RuleAnswers(folder, form, masks)
-    others = None
-    if mismatched:
-        if len(images) < 2:
-            hint = "ask about two CTs or more"
-            raise InputError("command line", "--mismatched", "one CT", "another patient's", hint)
-        others = dict(zip(images, [*images[1:], images[0]], strict=True))
+    others = other_images(asked) if mismatched else None
     model = ModelAnswers(folder, checkpoint, form, masks, others)
     if asked.seeds:
         model.analyzer.checkpoint.measured.check_seeds(asked.seeds, "evaluation")
     return model
+
+
+def scans_of(asked: QuestionFile, scans: Path | None) -> Scans:
+    """Return the folder of the CTs, which has each that is asked about.
+
+    Raises:
+        InputError: none was named, or a CT is missing.
+    """
+    if scans is None:
+        raise InputError("command line", "--scans", "none", "a folder of CTs", "name one")
+    folder = Scans(scans)
+    for image_id in asked.images:
+        folder.ct(image_id)
+    return folder
+
+
+def other_images(asked: QuestionFile) -> dict[str, str]:
+    """Pair each CT with the next one, which is shown in its place.
+
+    Raises:
+        InputError: there is one alone.
+    """
+    images = asked.images
+    if len(images) < 2:
+        hint = "ask about two CTs or more"
+        raise InputError("command line", "--mismatched", "one CT", "another patient's", hint)
+    return dict(zip(images, [*images[1:], images[0]], strict=True))

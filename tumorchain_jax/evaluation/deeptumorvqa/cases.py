@@ -8,8 +8,10 @@ from typing import Any, Literal
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.json_lines import LineFields, read_lines
 from tumorchain_jax.evaluation.deeptumorvqa import rule_sets
+from tumorchain_jax.evaluation.deeptumorvqa.fixed import FORMATS
 from tumorchain_jax.evaluation.deeptumorvqa.subtypes import subtype_named
 
+_HINT = "take the cases.jsonl of the shared cases, whole"
 Rules = Literal["upstream", "v1", "fixed"]
 
 
@@ -40,14 +42,17 @@ def check_cases(path: Path, rules: Rules) -> Checked:
     Raises:
         InputError: the file cannot be read, or holds no case for the rules.
     """
-    outcomes = [
-        (row["id"], *outcome)
-        for source, _, row in read_lines(path)
-        if (outcome := _outcome(LineFields(source, row), rules))
-    ]
+    outcomes = []
+    seen: dict[str, str] = {}
+    for source, _, row in read_lines(path, _HINT):
+        line = LineFields(source, row, hint=_HINT)
+        name = line.text("id", filled=True)
+        if (first := seen.setdefault(name, source)) != source:
+            raise InputError(source, "id", f"{name} again, as in {first}", "each once", _HINT)
+        if outcome := _outcome(line, rules):
+            outcomes.append((name, *outcome))
     if not outcomes:
-        hint = "name a cases.jsonl"
-        raise InputError(path, "cases", "none", f"some with an outcome of {rules}", hint)
+        raise InputError(path, "cases", "none", f"some with an outcome of {rules}", _HINT)
     readings, credited = None, 0
     if rules == "fixed":
         readings = sum(want["reading"] == got["reading"] for _, want, got in outcomes)
@@ -63,24 +68,38 @@ def check_cases(path: Path, rules: Rules) -> Checked:
 def _outcome(line: LineFields, rules: Rules) -> tuple[Any, Any] | None:
     """Return what is expected and what the rules make of it; None if they do not apply."""
     op, row = line.one_of("op", ("score", "aggregate")), line.values
-    line.text("id", filled=True)
     expected = {"upstream": "upstream", "v1": "v1_third_party", "fixed": "fixed"}[rules]
-    needed = (expected, "options") if op == "score" else ("upstream", "questions", "predictions")
-    for name in needed:
-        if not isinstance(row.get(name), dict | list):
-            line.refuse(name, "an object", "take a whole file of cases")
     if op == "aggregate":
+        line.one_of("format", FORMATS)
+        for name in ("questions", "predictions"):
+            each = row.get(name)
+            if not isinstance(each, list) or {type(part) for part in each} - {dict}:
+                line.refuse(name, "a list of objects")
+        _object(line, "upstream")
         return (row["upstream"], rule_sets.upstream_table(row)) if rules == "upstream" else None
-    for name in ("format", "subtype", "kind", "truth", "output"):
+    line.one_of("format", FORMATS)
+    for name in ("subtype", "kind", "truth", "output"):
         line.text(name)
+    if {type(text) for text in _object(line, "options").values()} - {str}:
+        line.refuse("options", "letter -> text")
+    needed = {"fixed": {"verdict", "reading", "score"}, "v1": {"score"}, "upstream": {"reading"}}
+    if needed[rules] - set(_object(line, expected)):
+        line.refuse(expected, f"an object with {', '.join(sorted(needed[rules]))}")
     if rules == "upstream":
         return row["upstream"], rule_sets.upstream_case(row)
     if rules == "v1":
         return row["v1_third_party"]["score"], rule_sets.v1_case(row)
     subtype = subtype_named(row["subtype"])
     if subtype is None:
-        line.refuse("subtype", "one of the 42 subtypes", "take a whole file of cases")
+        line.refuse("subtype", "one of the 42 subtypes")
     return row["fixed"], rule_sets.fixed_case(row, subtype)
+
+
+def _object(line: LineFields, name: str) -> dict[str, Any]:
+    value = line.values.get(name)
+    if not isinstance(value, dict):
+        line.refuse(name, "an object")
+    return value
 
 
 def checked_text(checked: Checked) -> str:

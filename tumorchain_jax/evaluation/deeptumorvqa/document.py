@@ -55,6 +55,7 @@ def score_files(
             q.truth(form),
             given.outputs[q.qid],
             given.upstream[q.qid],
+            given.not_answerable.get(q.qid, ""),
         )
         for q in asked.questions
         if q.qid in given.outputs
@@ -78,7 +79,7 @@ def rescore(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is no such document.
     """
-    found = read_json(path)
+    found = read_json(path, _HINT)
     about = {name: value for name, value in found.items() if name not in ("scores", "items")}
     form, rules = found.get("format"), found.get("scores")
     known = (about.get("benchmark"), about.get("version") in VERSIONS, form in FORMATS)
@@ -86,13 +87,23 @@ def rescore(path: Path) -> dict[str, Any]:
         raise InputError(path, "document", "something else", "a score of answers", _HINT)
     try:
         items = [Item(**values) for values in found["items"]]
-        sound = all(_is_sound(item) for item in items)
+        sound = all(_is_sound(item, found["format"]) for item in items)
     except (KeyError, TypeError) as error:
         raise InputError(path, "items", repr(error)[:80], "a list of items", _HINT) from error
+    _check_whole(path, items, about)
     if not sound:
         raise InputError(path, "items", "fields of another kind", "texts, known subtypes", _HINT)
     assert form is not None
     return _document(about, items, form, list(rules))
+
+
+def _check_whole(path: Path, items: Sequence[Item], about: Mapping[str, Any]) -> None:
+    """Refuse items of which some were added or left out."""
+    qids = {item.qid for item in items}
+    stated = about.get("answers", {}).get("n") if isinstance(about.get("answers"), dict) else None
+    if len(qids) < len(items) or stated != len(items):
+        found = f"{len(items)} items of {len(qids)} questions"
+        raise InputError(path, "items", found, f"{stated}, each question once", _HINT)
 
 
 def to_json(document: Mapping[str, Any]) -> str:
@@ -110,7 +121,9 @@ def _file(name: str, sha256: str, n: int) -> dict[str, Any]:
     return {"file": name, "sha256": sha256, "n": n}
 
 
-def _is_sound(item: Item) -> bool:
-    texts = (item.qid, item.image_id, item.truth, item.output, item.upstream_text)
+def _is_sound(item: Item, form: Format) -> bool:
+    texts = [item.qid, item.image_id, item.truth, item.output, item.upstream_text]
+    texts.append(item.not_answerable)
     options = [*item.options, *item.options.values()]
-    return item.subtype in SUBTYPES and all(isinstance(text, str) for text in (*texts, *options))
+    plain = item.subtype in SUBTYPES and all(isinstance(text, str) for text in (*texts, *options))
+    return plain and (form != "mc" or item.truth in item.options)

@@ -40,7 +40,7 @@ def inspect(
     if output and output.exists():
         raise InputError(output, "output", "there already", "a new file", "name another")
     asked = read_questions(path, version)
-    images = list(dict.fromkeys(question.image_id for question in asked.questions))
+    images = asked.images
     facts: dict[str, Any] = {
         "file": asked.name,
         "sha256": asked.sha256,

@@ -1,14 +1,13 @@
 """Files of answers: a line of JSON for each question, with `qid` and the model's whole text."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tumorchain_jax.core.errors import InputError
-from tumorchain_jax.data.json_lines import parse_line
+from tumorchain_jax.data.json_lines import parse_json, parse_line
 from tumorchain_jax.evaluation.deeptumorvqa.questions import QuestionFile, read_bytes
 
 _HINT = 'give a line {"qid": ..., "raw_output": ...} for each question, once'
@@ -24,6 +23,7 @@ class Answers:
         model, shown: who answered, and what of the scan they were shown.
         outputs: qid -> the model's whole text (`raw_output`, else `pred_answer`).
         upstream: qid -> the text that upstream scores (`pred_answer`, else `raw_output`).
+        not_answerable: qid -> why it cannot be answered from the input; others are left out.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Answers:
     shown: str
     outputs: Mapping[str, str]
     upstream: Mapping[str, str]
+    not_answerable: Mapping[str, str]
 
 
 def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = False) -> Answers:
@@ -50,6 +51,7 @@ def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = Fal
     qids = {question.qid for question in asked.questions}
     outputs: dict[str, str] = {}
     upstream: dict[str, str] = {}
+    unfit: dict[str, str] = {}
     about: dict[str, set[str]] = {
         "format": {form},
         "questions": {asked.sha256},
@@ -70,9 +72,13 @@ def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = Fal
             raise InputError(source, "qid", qid, "a question of the question file", _HINT)
         outputs[qid] = next(filter(None, given), "")
         upstream[qid] = next(filter(None, reversed(given)), "")
+        if why := row.get("not_answerable"):
+            if not isinstance(why, str):
+                raise InputError(source, "not_answerable", repr(why), "a reason, a text", _HINT)
+            unfit[qid] = why
         for name, values in about.items():
-            if name in row:
-                values.add(str(row[name]))
+            if name in row or name in ("model", "input"):
+                values.add(str(row.get(name, NOT_STATED)))
                 if len(values) > 1:
                     found = " and ".join(sorted(values))
                     raise InputError(source, name, found, "one in a file", "score them apart")
@@ -82,16 +88,20 @@ def read_answers(path: Path, form: str, asked: QuestionFile, partial: bool = Fal
         raise InputError(path, "answers", found, "one each", "answer them, or add --partial")
     stated = {name: next(iter(values), NOT_STATED) for name, values in about.items()}
     digest = hashlib.sha256(data).hexdigest()
-    return Answers(path.name, digest, stated["model"], stated["input"], outputs, upstream)
+    return Answers(path.name, digest, stated["model"], stated["input"], outputs, upstream, unfit)
 
 
 def _rows(path: Path, data: bytes) -> list[tuple[str, Mapping[str, Any]]]:
     """Read JSON lines, a JSON list, or what the benchmark's runner writes."""
     if path.suffix.lower() == ".jsonl":
         lines = [(f"{path}:{n}", line) for n, line in enumerate(data.splitlines(), 1)]
-        return [(source, parse_line(line, source)) for source, line in lines if line.strip()]
+        return [
+            (source, parse_line(line, source, unique=True, hint=_HINT))
+            for source, line in lines
+            if line.strip()
+        ]
     try:
-        rows = json.loads(data)
+        rows = parse_json(data, finite=False)  # the runner may have written a NaN score
     except (ValueError, RecursionError) as error:
         expected = "a file of JSON; of JSON lines if it ends in .jsonl"
         raise InputError(path, "JSON", str(error)[:200], expected, _HINT) from error

@@ -3,18 +3,24 @@
 import csv
 import hashlib
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.json_fields import Fields
-from tumorchain_jax.data.json_lines import parse_line
+from tumorchain_jax.data.json_lines import parse_json, parse_line
+from tumorchain_jax.evaluation.deeptumorvqa.consistent import (
+    HINT,
+    check_answer,
+    check_image_id,
+    check_options,
+    check_type,
+)
 from tumorchain_jax.evaluation.deeptumorvqa.fixed import Format
-from tumorchain_jax.evaluation.deeptumorvqa.subtypes import TYPES, Subtype, key, subtype_named
+from tumorchain_jax.evaluation.deeptumorvqa.subtypes import Subtype, key, subtype_named
 from tumorchain_jax.weights.seeds import Seeds, read_seeds
 
 Version = Literal["v1", "v2"]
@@ -35,6 +41,7 @@ _NAMES = {
 }
 _OPTIONAL = ("organ", "lesion", "spacing", "shape", "sex", "age", "scanner", "contrast", "split")
 _HINT = "take the question file as it was published"
+_SIXTH = re.compile(r"\bF: ?")
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,11 @@ class QuestionFile:
     seeds: Seeds | None
     questions: tuple[Question, ...]
 
+    @property
+    def images(self) -> list[str]:
+        """The CTs that are asked about, in the order of the file."""
+        return list(dict.fromkeys(question.image_id for question in self.questions))
+
 
 def read_questions(path: Path, version: Version | None = None) -> QuestionFile:
     """Read a question file; a `.csv` is of version 1 and JSON of version 2 unless it says else.
@@ -102,21 +114,26 @@ def read_questions(path: Path, version: Version | None = None) -> QuestionFile:
     else:
         header = _json_object(path, data)
         rows, found = _json_rows(path, header), "v2"
-        if str(header.get("version", "")).lstrip("v").startswith("1"):
-            found = "v1"
-    questions = tuple(_question(source, row) for source, row in rows)
+        stated = str(header.get("version", "2")).lstrip("v")[:1]
+        if stated not in ("1", "2") or (version and "version" in header and version[1] != stated):
+            expected = f"that of a file of {version}" if version else "1 or 2"
+            raise InputError(path, "version", repr(header["version"]), expected, _HINT)
+        found = f"v{stated}"
+    sources: dict[str, str] = {}
+    questions = []
+    for source, row in rows:
+        question = _question(source, row)
+        if (first := sources.setdefault(question.qid, source)) != source:
+            found = f"{question.qid} again, as in {first}"
+            raise InputError(source, "qid", found, "each once", "remove one")
+        questions.append(question)
     if not questions:
         raise InputError(path, "questions", "none", "one or more", _HINT)
-    seen: set[str] = set()
-    for question in questions:
-        if question.qid in seen:
-            raise InputError(path, "qid", f"{question.qid} twice", "each once", "remove one")
-        seen.add(question.qid)
     chosen: Version = version or ("v1" if found == "v1" else "v2")
     synthetic = header.get("synthetic", "")
     seeds = read_seeds(Fields(path, "", header), "seeds") if "seeds" in header else None
     return QuestionFile(
-        path.name, hashlib.sha256(data).hexdigest(), chosen, str(synthetic), seeds, questions
+        path.name, hashlib.sha256(data).hexdigest(), chosen, str(synthetic), seeds, tuple(questions)
     )
 
 
@@ -143,12 +160,21 @@ def split_options(source: object, text: str) -> dict[str, str]:
     starts = [number for number, mark in enumerate(marks) if mark[1] == "A"]
     run = marks[starts[-1] :] if starts else []
     letters = "".join(mark[1] for mark in run)
+
+    def refuse(found: str) -> NoReturn:
+        expected = "2 to 5 different options, from `A: ` on in order"
+        raise InputError(source, "mc_question", found, expected, HINT)
+
     ends = [*(mark.start() for mark in run), len(text)][1:]
     texts = [text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True)]
-    distinct = len({each.lower() for each in texts}) == len(texts) and all(texts)
-    if letters != LETTERS[: len(run)] or len(run) < FEWEST_OPTIONS or not distinct:
-        expected = "2 to 5 different options, from `A: ` on in order"
-        raise InputError(source, "mc_question", repr(text[-80:]), expected, _HINT)
+    if len(run) < FEWEST_OPTIONS or letters != LETTERS[: len(run)] or not all(texts):
+        refuse(f"{len(run)} ({', '.join(letters) or 'none'}) in {text[-80:]!r}")
+    if len(run) == len(LETTERS) and _SIXTH.search(texts[-1]):
+        refuse(f"a sixth, F, in {text[-80:]!r}")
+    first: dict[str, str] = {}
+    for letter, each in zip(letters, texts, strict=True):
+        if (other := first.setdefault(" ".join(each.casefold().split()), letter)) != letter:
+            refuse(f"options {other} and {letter}, both {each!r}")
     return dict(zip(letters, texts, strict=True))
 
 
@@ -168,12 +194,12 @@ def _csv_rows(path: Path, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]
 def _line_rows(path: Path, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
-            yield f"{path}:{number}", parse_line(line, f"{path}:{number}")
+            yield f"{path}:{number}", parse_line(line, f"{path}:{number}", unique=True, hint=_HINT)
 
 
 def _json_object(path: Path, data: bytes) -> Mapping[str, Any]:
     try:
-        values = json.loads(data)
+        values = parse_json(data)
     except (ValueError, RecursionError) as error:
         found = str(error)[:200]
         raise InputError(path, "JSON", found, "a whole file of JSON", _HINT) from error
@@ -203,14 +229,15 @@ def _question(source: str, row: Mapping[str, Any]) -> Question:
     if subtype is None:
         expected = "one of the 42 subtypes (evaluation/deeptumorvqa/README.md)"
         raise InputError(source, "question_subtype", repr(values["subtype"]), expected, _HINT)
-    if key(values["type"]) not in TYPES:
-        expected = " or ".join(TYPES)
-        raise InputError(source, "question_type", repr(values["type"]), expected, _HINT)
+    check_type(source, values["type"], subtype)
+    check_image_id(source, values["image_id"])
     options = split_options(source, values["mc_question"])
+    check_options(source, options, subtype.quantity)
     letter = values["correct_option"].strip().upper()
     if letter not in options:
         expected = f"one of {', '.join(options)}"
         raise InputError(source, "correct_option", repr(letter), expected, _HINT)
+    check_answer(source, values["answer"], letter, options, subtype.quantity)
     facts = {name: str(by_key[name]) for name in _OPTIONAL if by_key.get(name) not in (None, "")}
     return Question(
         values["qid"],
@@ -232,5 +259,6 @@ def _text(source: str, row: Mapping[str, Any], field: str, names: Sequence[str])
         # An answer may be empty: its record is then at fault, and is counted as such.
         if plain and (str(value).strip() or field == "answer"):
             return str(value)
-    found = f"{list(row)[:4]}" if not any(name in row for name in names) else "nothing"
+    given = [row[name] for name in names if name in row]
+    found = f"{list(row)[:4]}" if not given else repr(given[0])[:80]
     raise InputError(source, field, found, "some text", _HINT)

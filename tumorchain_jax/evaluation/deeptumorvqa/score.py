@@ -1,8 +1,8 @@
 """Scores of DeepTumorVQA answers, by each rule set apart; no model and no JAX is needed.
 
-Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. Where a
-cell has one question for each CT and scores of 0 or 1, or all its scores are alike, it is Wilson's
-interval on the CTs; other cells of fewer than `FEWEST_IMAGES` CTs have none.
+Intervals are percentile bootstraps over CTs: questions about one CT are drawn together. Of fewer
+than 20 CTs, or where all scores are 0 or all 1, they are wide (`statistics.py: mean_interval`); the
+macro mean then has none.
 """
 
 from collections import Counter
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.bootstrap import interval_if_enough, patient_rows, resampled
 from tumorchain_jax.evaluation.deeptumorvqa import rule_sets
 from tumorchain_jax.evaluation.deeptumorvqa.fixed import Format, Verdict, judge
 from tumorchain_jax.evaluation.deeptumorvqa.subtypes import SUBTYPES, TYPES, UNITS, Subtype
+from tumorchain_jax.evaluation.statistics import mean_interval
 
 RULES = ("fixed", "upstream", "v1")
-FEWEST_IMAGES = 20
 TOLERANCES = (5, 10, 20, 50)
+_LAST = "not_answerable"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Item:
         truth: the right letter (`mc`) or the answer's text (`freeform`).
         output: the model's whole text.
         upstream_text: what upstream scores of it.
+        not_answerable: why it cannot be answered from the input, "" if it can.
     """
 
     qid: str
@@ -45,6 +47,7 @@ class Item:
     truth: str
     output: str
     upstream_text: str
+    not_answerable: str = ""
 
 
 def score(items: Sequence[Item], form: Format, rules: Sequence[str]) -> dict[str, Any]:
@@ -116,7 +119,21 @@ def score_fixed(items: Sequence[Item], form: Format) -> dict[str, Any]:
         "macro": draws.macro(names),
         "by_type": by_type,
         "by_subtype": rows,
+        **_answerable(draws, rows, [item for item, _ in sound]),
     }
+
+
+def _answerable(
+    draws: "_Draws", rows: dict[str, dict[str, Any]], items: Sequence[Item]
+) -> dict[str, Any]:
+    """Score the subtypes that the input can answer; nothing where it can answer all."""
+    unfit = Counter(item.not_answerable for item in items if item.not_answerable)
+    if not unfit:
+        return {}
+    left_out = {item.subtype for item in items if item.not_answerable}
+    names = [name for name in rows if name not in left_out]
+    fit = draws.row(names) | _baselines([rows[name] for name in names]) if names else None
+    return {"not_answerable": dict(sorted(unfit.items())), "answerable": fit}
 
 
 class _Draws:
@@ -128,37 +145,26 @@ class _Draws:
         shape = images.max() + 1, len(self.columns)
         self.sums, self.counts, self.answered = (np.zeros(shape) for _ in range(3))
         at = images, np.array([self.columns[item.subtype] for item in items])
-        scores = np.array([verdict.score or 0.0 for verdict in verdicts])
         given = np.array([verdict.score is not None for verdict in verdicts])
-        np.add.at(self.sums, at, scores)
+        np.add.at(self.sums, at, np.array([verdict.score or 0.0 for verdict in verdicts]))
         np.add.at(self.counts, at, 1)
         np.add.at(self.answered, at, given)
-        self.binary = {
-            name: bool(np.isin(scores[at[1] == column], (0, 1)).all())
-            for name, column in self.columns.items()
-        }
         weights = resampled(len(self.sums))
         self.drawn_sums, self.drawn_counts = weights @ self.sums, weights @ self.counts
 
     def row(self, names: Sequence[str]) -> dict[str, Any]:
         """Score some subtypes together, each question alike."""
         columns = [self.columns[name] for name in names]
-        n, right = self.counts[:, columns].sum(), self.sums[:, columns].sum()
-        answered = self.answered[:, columns].sum()
-        images = int((self.counts[:, columns].sum(1) > 0).sum())
-        ends: list[float] | None = None
-        if right in (0, n) or (images == n and all(self.binary[name] for name in names)):
-            # The second: one question a CT. The first: no draw would differ from another.
-            ends = _wilson(int(right) * images // int(n), images)
-        elif images >= FEWEST_IMAGES:
-            sums, counts = self.drawn_sums[:, columns], self.drawn_counts[:, columns]
-            ends = interval(_share(sums.sum(1), counts.sum(1)))
+        sums, counts = self.sums[:, columns].sum(1), self.counts[:, columns].sum(1)
+        n, right, answered = counts.sum(), sums.sum(), self.answered[:, columns].sum()
+        drawn = self.drawn_sums[:, columns].sum(1), self.drawn_counts[:, columns].sum(1)
+        ends = mean_interval(sums, counts, _share(*drawn))
         return {
             "n": int(n),
-            "images": images,
+            "images": int((counts > 0).sum()),
             "n_answered": int(answered),
             "of_asked": _percent(right / n),
-            "ci95": [_percent(end) for end in ends] if ends else None,
+            "ci95": [_percent(end) for end in ends],
             "of_answered": _percent(right / answered) if answered else None,
             "answered": _percent(answered / n),
         }
@@ -168,22 +174,18 @@ class _Draws:
         columns = [self.columns[name] for name in names]
         shares = _share(self.drawn_sums[:, columns], self.drawn_counts[:, columns])
         means = np.nanmean(shares, axis=1)
-        many = len(self.counts) >= FEWEST_IMAGES
-        ends = [_percent(end) for end in interval(means)] if many else None
-        return {"of_asked": _percent(float(means[0])), "ci95": ends, "subtypes": len(names)}
+        ends = interval_if_enough(means, len(self.counts))
+        return {
+            "of_asked": _percent(float(means[0])),
+            "ci95": ends and [_percent(end) for end in ends],
+            "subtypes": len(names),
+        }
 
 
 def _share(
     sums: Float[np.ndarray, "*cells"], counts: Float[np.ndarray, "*cells"]
 ) -> Float[np.ndarray, "*cells"]:
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-
-
-def _wilson(right: int, n: int) -> list[float]:
-    from scipy.stats import binomtest
-
-    ends = binomtest(right, n).proportion_ci(method="wilson")
-    return [float(ends.low), float(ends.high)]
 
 
 def _percent(share: float) -> float:
@@ -277,5 +279,6 @@ def _within(given: Sequence[Verdict], asked: int, share: float) -> float:
 
 
 def item_values(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Return items as plain values."""
-    return [asdict(item) for item in items]
+    """Return items as plain values; `not_answerable` only where it says something."""
+    rows = [asdict(item) for item in items]
+    return [{name: each for name, each in row.items() if each or name != _LAST} for row in rows]

@@ -45,6 +45,11 @@ def _fixed(score: Mapping[str, Any]) -> str:
     head = ("", "n", "CTs", "of asked", "95 % interval", "of answered", "answered")
     rows: list[tuple[str, ...]] = [(*head, "chance", "majority")]
     rows.append(_row("micro (questions)", score["micro"]))
+    if unfit := score.get("not_answerable"):
+        whys = ", ".join(f"{why} {n}" for why, n in unfit.items())
+        lines.append(f"not answerable from this input, no skill: {whys}")
+        if score["answerable"]:
+            rows.append(_row("micro, answerable ones alone", score["answerable"]))
     macro = score["macro"]
     name = f"macro ({macro['subtypes']} subtypes)"
     rows.append((name, "", "", _share(macro["of_asked"]), _ends(macro["ci95"]), *[""] * 4))
@@ -146,11 +151,9 @@ def chart(document: Mapping[str, Any]) -> str:
 
 
 def _bar(row: Mapping[str, Any]) -> dict[str, Any]:
-    value = row["of_asked"]
-    ends = row["ci95"] or [value, value]
     return {
-        "accuracy": value,
-        "ci95": ends,
+        "accuracy": row["of_asked"],
+        "ci95": row["ci95"],
         "n": row["n"],
         "majority": row["majority"],
         "text_only": None,

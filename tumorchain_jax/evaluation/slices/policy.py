@@ -148,5 +148,11 @@ def find_policy(name: str) -> SlicePolicy:
     """
     if name not in POLICIES:
         expected = f"one of {', '.join(POLICIES)}"
-        raise InputError("command line", "--slices", repr(name), expected, "name a slice policy")
+        raise InputError(
+            "command line",
+            "--slices",
+            repr(name) if name else "none",
+            expected,
+            "name a slice policy",
+        )
     return POLICIES[name]

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from tumorchain_jax.evaluation.bootstrap import interval, patient_rows, resampled
+from tumorchain_jax.evaluation.bootstrap import ends_text, patient_rows, resampled
 from tumorchain_jax.evaluation.items import Item
 from tumorchain_jax.evaluation.score import score
 from tumorchain_jax.evaluation.slices.subject import Sent
+from tumorchain_jax.evaluation.statistics import mean_interval
 
 
 def slices_score(items: Sequence[Item], sent: Sequence[Sent]) -> dict[str, Any]:
@@ -68,9 +69,8 @@ def _visible(sent: Sequence[Sent]) -> dict[str, Any] | None:
     np.add.at(n, rows, 1)
     times = resampled(len(n))
     draws = 100 * (times @ seen) / (times @ n)
-    low, high = interval(draws)
-    share, ends = round(float(draws[0]), 1), [round(low, 1), round(high, 1)]
-    return {"share": share, "ci95": ends, "n": len(about)}
+    ends = [round(end, 1) for end in mean_interval(100 * seen, n, draws, 100.0)]
+    return {"share": round(float(draws[0]), 1), "ci95": ends, "n": len(about)}
 
 
 def slices_text(run: Mapping[str, Any], values: Mapping[str, Any]) -> str:
@@ -105,5 +105,5 @@ def slices_text(run: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _percent(value: float, ends: Sequence[float], n: int) -> str:
-    return f"{value:.1f} % [{ends[0]:.1f}, {ends[1]:.1f}], n {n}"
+def _percent(value: float, ends: Sequence[float] | None, n: int) -> str:
+    return f"{value:.1f} %{ends_text(ends)}, n {n}"

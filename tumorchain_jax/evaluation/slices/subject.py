@@ -9,18 +9,22 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from tumorchain_jax import __version__
-from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.schema import Record
 from tumorchain_jax.evaluation.chain.verdict import silence
 from tumorchain_jax.evaluation.items import Item, make_item
 from tumorchain_jax.evaluation.patients import Phantoms
 from tumorchain_jax.evaluation.slices.policy import SlicePolicy
+from tumorchain_jax.evaluation.slices.sending import (
+    INTRODUCTION,
+    MOST_TOKENS,
+    NO_REPLY,
+    Sender,
+    picture_request,
+)
 from tumorchain_jax.evaluation.slices.visible import is_visible, not_answerable
-from tumorchain_jax.llm.breaker import EndpointFailed
-from tumorchain_jax.llm.client import ask_all
 from tumorchain_jax.llm.endpoint import Endpoint
 from tumorchain_jax.llm.reply import Reply
-from tumorchain_jax.llm.request import Message, Request, Sampling
+from tumorchain_jax.llm.request import Request
 from tumorchain_jax.reasoning.prompt import with_choices
 from tumorchain_jax.scan.orientation import canonical
 from tumorchain_jax.scan.volume import Volume
@@ -28,18 +32,11 @@ from tumorchain_jax.scan.volume import Volume
 State = Literal["answered", "refused", "unread", "failed"]
 """refused: the model or its server declined. unread: nothing that was asked for is in the answer.
 failed: no reply came; the same command asks again."""
-PROMPT = """You are shown slices of one abdominal CT as 8-bit pictures, {order}, in a window with
-centre {level:g} HU and width {width:g} HU. The caption before each picture says its plane and
-place. Axial and coronal pictures have the patient's right on the left side; sagittal ones have the
-patient's front on the left side. Answer the question after the pictures. Reason briefly from
+ANSWER = """ Reason briefly from
 findings to what they mean; then write one last line, "Conclusion: " followed by the answer alone.
 Where options are given, answer with the letter and text of one option."""
+PROMPT = INTRODUCTION + ANSWER
 PROMPT_SHA256 = hashlib.sha256(PROMPT.encode()).hexdigest()
-MOST_TOKENS = 1024
-DRAWS = 1
-"""Of the client: a reply, and one more with a remark where it was cut off or empty."""
-NO_REPLY = ("refused", "broken", "deadline")
-"""Failures of an exchange; they are kept nowhere and asked again."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,8 @@ def identity(endpoint: Endpoint, policy: SlicePolicy, patients: Phantoms) -> dic
 
 def make_request(pictures: tuple[Any, ...], policy: SlicePolicy, record: Record) -> Request:
     """Put a question about a scan, after its captions and pictures (`SlicePolicy.parts`)."""
-    order = ", then ".join(f"{count} {plane}" for plane, count in policy.planes)
-    system = PROMPT.format(order=order, level=policy.level, width=policy.width)
     question = with_choices(record.question, record.choices)
-    return Request(
-        (Message("system", system), Message("user", (*pictures, question))),
-        sampling=Sampling(temperature=0.0, max_tokens=MOST_TOKENS),
-        prompt=f"{PROMPT_SHA256} {policy.sha256}",
-    )
+    return picture_request(PROMPT, pictures, policy, question)
 
 
 def ask_endpoint(
@@ -123,13 +114,7 @@ def ask_endpoint(
                 asked.append((record, visible, patients.tumour_mm(number)))
                 yield make_request(pictures, policy, record)
 
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {"allow_remote": allow_remote, "budget": budget, "draws": DRAWS}
-    try:
-        replies = ask_all(endpoint, journal, requests(), None, **options)
-    except EndpointFailed as error:
-        expected, hint = "replies", "rerun the same command to go on"
-        raise InputError(endpoint.name, "endpoint", str(error), expected, hint) from error
+    replies = Sender(endpoint, journal, allow_remote, budget).ask(requests())
     items, sent = [], []
     for (record, visible, tumour_mm), reply in zip(asked, replies, strict=True):
         item, known = _judged(record, visible, reply, policy)

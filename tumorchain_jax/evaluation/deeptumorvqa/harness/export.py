@@ -1,18 +1,23 @@
-"""Write a question file as a task of inspect_ai: `task.py` and `samples.jsonl`."""
+"""Write a question file as a task of inspect_ai (whole CTs) or lmms-eval (slices)."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from tumorchain_jax.core.files import atomic_directory
+from tumorchain_jax.evaluation.deeptumorvqa.asking import ANSWER, asked_text, not_answerable
 from tumorchain_jax.evaluation.deeptumorvqa.fixed import Format
 from tumorchain_jax.evaluation.deeptumorvqa.questions import Question, QuestionFile
 from tumorchain_jax.evaluation.deeptumorvqa.scans import Scans
-from tumorchain_jax.evaluation.deeptumorvqa.subtypes import UNITS
+from tumorchain_jax.evaluation.slices.lmms import Scan, write_task
+from tumorchain_jax.evaluation.slices.policy import SlicePolicy
+from tumorchain_jax.scan.read import read_ct
 
 TASK = Path(__file__).with_name("inspect_task.txt")
-_LETTER = "Answer with one letter."
-_FREE = {"binary": "Answer yes or no.", "categorical": "Answer in a few words."}
+UTILS = Path(__file__).with_name("lmms_utils.txt")
 
 
 def export(asked: QuestionFile, scans: Path, form: Format, output: Path) -> int:
@@ -32,24 +37,45 @@ def export(asked: QuestionFile, scans: Path, form: Format, output: Path) -> int:
     return len(rows)
 
 
+def export_lmms(
+    asked: QuestionFile, scans: Path, form: Format, policy: SlicePolicy, output: Path
+) -> tuple[int, int]:
+    """Write the task of lmms-eval; questions that slices cannot answer are left out.
+
+    Returns:
+        how many questions were written, and left out.
+
+    Raises:
+        InputError: a CT is missing, or the folder is there already.
+    """
+    folder = Scans(scans)
+    fit = [q for q in asked.questions if not not_answerable(q.subtype, policy)]
+
+    def each_scan() -> Iterator[Scan]:
+        for image_id in tqdm(dict.fromkeys(q.image_id for q in fit), "CTs", disable=None):
+            rows = [_lmms_row(q, folder, form) for q in fit if q.image_id == image_id]
+            yield read_ct(folder.ct(image_id)), rows
+
+    name = f"deeptumorvqa_{asked.version}_{form}"
+    count = write_task(output, name, each_scan(), policy, UTILS, ANSWER)
+    return count, len(asked.questions) - count
+
+
+def _lmms_row(question: Question, folder: Scans, form: Format) -> dict[str, Any]:
+    row = _row(question, folder, form)
+    asked, options = row.pop("input"), json.dumps(row.pop("options"))
+    del row["ct"]
+    return {**row, "question": asked, "options": options}
+
+
 def _row(question: Question, folder: Scans, form: Format) -> dict[str, Any]:
     return {
         "id": question.qid,
         "image_id": question.image_id,
         "ct": str(folder.ct(question.image_id).resolve()),
-        "input": _asked(question, form),
+        "input": asked_text(question, form),
         "target": question.truth(form),
         "format": form,
         "subtype": question.subtype.name,
         "options": dict(question.options),
     }
-
-
-def _asked(question: Question, form: Format) -> str:
-    if form == "mc":
-        options = [f"{letter}: {text}" for letter, text in question.options.items()]
-        return "\n".join([question.question, *options, _LETTER])
-    if question.subtype.quantity is not None:
-        unit = UNITS[question.subtype.quantity]
-        return f"{question.question}\nAnswer with one number{f' in {unit}' if unit else ''}."
-    return f"{question.question}\n{_FREE[question.subtype.kind]}"
