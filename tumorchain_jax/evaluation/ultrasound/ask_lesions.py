@@ -10,7 +10,7 @@ says then is what it knows without looking.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -25,7 +25,6 @@ from tumorchain_jax.evaluation.ultrasound.replies import (
     MALIGNANT,
     answer_probability,
 )
-from tumorchain_jax.inference.vision_language_model import VisionLanguageModel
 from tumorchain_jax.models.qwen_vl.pictures import open_picture
 from tumorchain_jax.models.qwen_vl.prompt import Spoken
 from tumorchain_jax.ultrasound.chains.messages import PICTURE, Arm, check_asked
@@ -38,8 +37,21 @@ LIMIT, LENGTH = 160, 256
 Chat = tuple[Sequence[Image.Image], Sequence[Spoken]]
 
 
+@runtime_checkable
+class Seeing(Protocol):
+    """What is asked: `inference/vision_language_model.py: VisionLanguageModel`."""
+
+    tokenizer: Any
+
+    def answer(self, chats: Sequence[Chat], limit: int, *, length: int) -> list[str]:
+        """Write the next answer of each chat."""
+
+    def next_logits(self, chats: Sequence[Chat], begun: Sequence[str], length: int) -> np.ndarray:
+        """Logits of the token after answers that are begun."""
+
+
 def ask(
-    model: VisionLanguageModel,
+    model: Seeing,
     data: Path,
     arm: Arm,
     fold: int,
@@ -94,7 +106,7 @@ def _rows(data: Path, arm: Arm, fold: int) -> list[Mapping[str, Any]]:
     return rows
 
 
-def _token(model: VisionLanguageModel, word: str) -> int:
+def _token(model: Seeing, word: str) -> int:
     found = model.tokenizer.encode(word)
     if len(found) != 1:
         expected, hint = "one token", "use the tokenizer that `bus chains` wrote"
@@ -103,7 +115,7 @@ def _token(model: VisionLanguageModel, word: str) -> int:
 
 
 def _converse(
-    model: VisionLanguageModel,
+    model: Seeing,
     pictures: Sequence[Sequence[Image.Image]],
     turns: Sequence[Sequence[str]],
     answers: Sequence[int],
