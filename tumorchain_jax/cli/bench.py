@@ -31,6 +31,7 @@ def add_command(command: Command) -> None:
             "segment",
             "llm",
             "serve",
+            "classify",
         ],
         help="data: making phantoms; step: a training step of --config; train: training of 100M "
         "parameters, against PyTorch; input: reading and preparing scans, against MONAI; decode, "
@@ -38,7 +39,8 @@ def add_command(command: Command) -> None:
         "transformers; convert: a checkpoint of 3B in and out, against cp; segment: a tile and a "
         "scan through nnU-Net's full network, against nnU-Net; llm: the client for language "
         "models, against bare calls; serve: eight questions at once to a server of "
-        "nano, against one after the other",
+        "nano, against one after the other; classify: training steps of ResNet-50 and ViT-B, "
+        "against timm",
     )
     bench.add_argument("--config", type=Path, metavar="FILE", help="configuration of the step")
     bench.add_argument("--json", action="store_true", help="print results as JSON")
@@ -49,6 +51,7 @@ def _bench(options: argparse.Namespace) -> int:
     if find_spec("tumorchain_jax.bench") is None:
         found, hint = "an installed package without benchmarks", "run it from a checkout"
         raise InputError("tumorchain bench", "tumorchain_jax/bench", found, "a checkout", hint)
+    from tumorchain_jax.bench.classify import bench_classify
     from tumorchain_jax.bench.convert import bench_convert
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.decode import bench_decode
@@ -72,6 +75,7 @@ def _bench(options: argparse.Namespace) -> int:
         "segment": bench_segment,
         "llm": bench_llm,
         "serve": bench_serve,
+        "classify": bench_classify,
     }
     if options.what in others:
         values = others[options.what]()
