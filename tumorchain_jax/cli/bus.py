@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tumorchain_jax.cli import bus_chains
 from tumorchain_jax.cli.options import (
@@ -15,6 +17,8 @@ from tumorchain_jax.cli.options import (
 from tumorchain_jax.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+
     from tumorchain_jax.ultrasound.lesion import Box
 
 PREPARED = "folder that `bus prepare` wrote"
@@ -37,13 +41,7 @@ def add_command(command: Command) -> None:
         "bus crossval", _crossval, "Train on folds; score what each has not seen, baselines beside"
     )
     add = crossval.add_argument
-    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
-    add("--data", type=Path, required=True, metavar="DIR", help=PREPARED)
-    add(
-        "--workdir", type=Path, required=True, metavar="DIR",
-        help="folder of the trainings; rerun the same command to resume",
-    )  # fmt: skip
-    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one or more; default: 0")
+    _takes_trainings(crossval)
     add("--leave-out", action="store_true", help="also train without each data set, and score it")
     add("--ship", type=Path, metavar="DIR", help="new folder for one classifier of all folds")
     add(
@@ -52,6 +50,17 @@ def add_command(command: Command) -> None:
     )  # fmt: skip
     add("--json", action="store_true", help="print the tables as JSON")
     takes_overrides(crossval)
+
+    shift = command("bus shift", _shift, "Score sets and devices that training was not shown")
+    _takes_trainings(shift)
+    add = shift.add_argument
+    add(
+        "--styles", nargs="*", choices=("histogram", "fda"), default=["histogram", "fda"],
+        help="looks lent to half of the pictures, beside none (default: all)",
+    )  # fmt: skip
+    add("--device", default="Logiq 7", metavar="NAME", help="also train on this one alone")
+    add("--json", action="store_true", help="print the table as JSON")
+    takes_overrides(shift)
 
     evaluate = command("bus evaluate", _evaluate, "Score the part that no training has seen")
     _takes_classifier(evaluate)
@@ -70,6 +79,17 @@ def add_command(command: Command) -> None:
     bus_chains.add_verbs(command)
 
 
+def _takes_trainings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add("--data", type=Path, required=True, metavar="DIR", help=PREPARED)
+    add(
+        "--workdir", type=Path, required=True, metavar="DIR",
+        help="folder of the trainings; rerun the same command to resume",
+    )  # fmt: skip
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one or more; default: 0")
+
+
 def _takes_classifier(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c", "--checkpoint", type=Path, required=True, metavar="DIR",
@@ -86,8 +106,35 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _crossval(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.evaluation.ultrasound.report import report
+
+    config = _classification(options)
+    others = {folder.name: folder for folder in options.others}
+    with _quiet(options):
+        values, said = report(
+            config, options.workdir, options.seeds, options.leave_out, options.ship, others
+        )
+    print(json.dumps(values) if options.json else said)
+    return 0
+
+
+def _shift(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.ultrasound.shift import shift
+
+    config = _classification(options)
+    with _quiet(options):
+        rows, said = shift(config, options.workdir, options.seeds, options.styles, options.device)
+    print(json.dumps(rows) if options.json else said)
+    return 0
+
+
+def _quiet(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """With --json, what trainings print goes to stderr."""
+    return redirect_stdout(sys.stderr) if options.json else nullcontext()
+
+
+def _classification(options: argparse.Namespace) -> "ConfigDict":
+    from tumorchain_jax.core.config import read_config
 
     use_compilation_cache()
     config = read_config(options.config, options.overrides)
@@ -95,12 +142,7 @@ def _crossval(options: argparse.Namespace) -> int:
         found = str(config.get("task", "tumorchain"))
         raise InputError(options.config, "task", found, "classification", "use a bus_... one")
     config.data.folder = str(options.data)
-    others = {folder.name: folder for folder in options.others}
-    values, said = report(
-        config, options.workdir, options.seeds, options.leave_out, options.ship, others
-    )
-    print(json.dumps(values) if options.json else said)
-    return 0
+    return config
 
 
 def _evaluate(options: argparse.Namespace) -> int:
