@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tumorchain_jax.bench import segment, train
+from tumorchain_jax.bench import classify, segment, train
 from tumorchain_jax.bench.own_process import OwnProcess
 
 
@@ -33,5 +33,5 @@ class ThisProcess(OwnProcess):
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what is compared; that each side has a process: test_own_process.py."""
-    for module in (segment, train):
+    for module in (classify, segment, train):
         monkeypatch.setattr(module, "OwnProcess", ThisProcess)

@@ -28,5 +28,6 @@ def write_pictures(root: Path) -> None:
         Image.fromarray(inside).save(root / "Masks" / f"{name.replace('bus_', 'mask_')}.png")
         label = "malignant" if malignant else "benign"
         birads = "5" if malignant else "3"
-        rows.append(f'{name},{case},x,{label},{birads},Logiq 7,80,80,single,"[1,1,1,1]"')
+        device = "Logiq 5" if case % 3 == 0 else "Logiq 7"
+        rows.append(f'{name},{case},x,{label},{birads},{device},80,80,single,"[1,1,1,1]"')
     (root / "bus_data.csv").write_text("\n".join(rows) + "\n")

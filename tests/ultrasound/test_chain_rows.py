@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.data.chat_rows import read_chat_rows
 from tumorchain_jax.ultrasound.chains.messages import ARMS, asked, check_asked
 from tumorchain_jax.ultrasound.chains.parser import parse
 from tumorchain_jax.ultrasound.chains.write import read_records, write_chains
@@ -80,15 +81,13 @@ def test_what_is_asked_does_not_change_with_the_truth(prepared: Path, tmp_path: 
     other = changed_copy(prepared, tmp_path / "flipped", flipped)
     write_chains(other, tmp_path / "b", folds=2)
     for arm in ARMS:
-        one, two = (read(tmp_path / each / "asked" / f"{arm}.jsonl") for each in "ab")
-        # Folds are dealt by labels: their numbers are for who trains, not for the model.
-        assert [row | {"fold": 0} for row in one] == [row | {"fold": 0} for row in two]
-        taught = [(tmp_path / each / "taught" / f"{arm}.jsonl").read_text() for each in "ab"]
+        one, two = (read(tmp_path / each / f"asked-{arm}.jsonl") for each in "ab")
+        assert one == two
+        taught = [(tmp_path / each / f"{arm}.jsonl").read_text() for each in "ab"]
         assert taught[0] != taught[1]
-        text = (tmp_path / "a" / "asked" / f"{arm}.jsonl").read_text()
+        text = (tmp_path / "a" / f"asked-{arm}.jsonl").read_text()
         for told in (PLANTED, "breast_", "category 4", "hypoechoic", "assistant"):
             assert told not in text
-        assert {row["fold"] for row in one} == {-1, 0, 1}
 
 
 def test_rows_have_the_chain_and_its_answer_and_the_files_are_there(
@@ -101,7 +100,7 @@ def test_rows_have_the_chain_and_its_answer_and_the_files_are_there(
     records = {values["id"]: (values, levels) for values, levels in read_back}
     assert sum(values["pathology"]["label"] == "normal" for values, _ in records.values()) == 1
     for arm in ARMS:
-        rows = read(tmp_path / "out" / "taught" / f"{arm}.jsonl")
+        rows = read(tmp_path / "out" / f"{arm}.jsonl")
         assert len(rows) == 24 - facts["test_part"]
         for row in rows:
             values, levels = records[row["id"]]
@@ -117,12 +116,18 @@ def test_rows_have_the_chain_and_its_answer_and_the_files_are_there(
                 if name not in ("label", "histopathology")
             }  # fmt: skip
             assert said.faults == ()
-            assert values["fold"] == row["fold"] >= 0
-    first = read(tmp_path / "out" / "taught" / "look.jsonl")[0]["messages"]
+            assert values["fold"] >= 0
+        for fold in range(2):
+            rest = read(tmp_path / "out" / f"{arm}-without-{fold}.jsonl")
+            assert rest == [row for row in rows if records[row["id"]][0]["fold"] != fold]
+            assert 0 < len(rest) < len(rows)
+        learnt = read_chat_rows(tmp_path / "out" / f"{arm}.jsonl")
+        assert [len(each.pictures) for each in learnt] == [len(row["images"]) for row in rows]
+    first = read(tmp_path / "out" / "look.jsonl")[0]["messages"]
     assert "shape" not in first[1]["content"]
     assert "shape" in first[3]["content"]
     write_chains(prepared, tmp_path / "paper", folds=2, with_pathology=True)
-    chains = (tmp_path / "paper" / "taught" / "chain.jsonl").read_text()
+    chains = (tmp_path / "paper" / "chain.jsonl").read_text()
     assert f"The histopathology is {PLANTED}. </reasoning> <answer>" in chains
 
 
@@ -137,7 +142,7 @@ PLANTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_label_is_refused(plant: str) -> None:
-    row = asked("direct", "0123456789abcdef", 2)
+    row = asked("direct", "0123456789abcdef")
     check_asked("direct", row, "row")
     PLANTS[plant](row)
     with pytest.raises(InputError, match="row"):

@@ -5,7 +5,14 @@ import pytest
 from scipy import ndimage
 from skimage.exposure import match_histograms as reference_match
 
-from tumorchain_jax.ultrasound.style import STYLES, fourier_adapt, match_histograms
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.ultrasound.style import (
+    STYLES,
+    find_style,
+    fourier_adapt,
+    match_histograms,
+    restyled,
+)
 
 
 def pair(side: int = 45) -> tuple[np.ndarray, np.ndarray]:
@@ -52,3 +59,17 @@ def test_own_look_changes_nothing(name: str) -> None:
     restyled = STYLES[name](dark, dark)
     assert restyled.dtype == np.uint8
     np.testing.assert_array_equal(restyled, dark)
+
+
+def test_half_of_a_batch_is_restyled_by_draws_of_its_own() -> None:
+    dark, bright = pair()
+    batch, keys = np.repeat(dark, 40, axis=0), [(0, 7, row) for row in range(40)]
+    found = restyled(find_style("histogram"), batch, bright, keys)
+    expected = match_histograms(dark, bright)[0]
+    changed = np.array([np.array_equal(each, expected) for each in found])
+    assert 10 <= changed.sum() <= 30
+    np.testing.assert_array_equal(found[~changed], batch[~changed])
+    later = restyled(find_style("histogram"), batch[9:], bright, keys[9:])
+    np.testing.assert_array_equal(later, found[9:])
+    with pytest.raises(InputError, match="histogram, fda"):
+        find_style("cubist")

@@ -1,5 +1,6 @@
 """Views of a picture: what each shows and hides."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from PIL import Image
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.ultrasound.lesion import Box, Lesion
-from tumorchain_jax.ultrasound.view import render
+from tumorchain_jax.ultrasound.view import VIEWS, View, render, render_mask
 
 
 def lesion(folder: Path, box: Box | None = None, size: tuple[int, int] = (60, 100)) -> Lesion:
@@ -51,3 +52,17 @@ def test_views_of_a_lesion_need_its_box(tmp_path: Path) -> None:
     for view in ("lesion", "outside"):
         with pytest.raises(InputError, match="no box"):
             render(tmp_path, lesion(tmp_path), view, 32)
+
+
+@pytest.mark.parametrize("view", VIEWS[:2])
+def test_mask_is_shown_as_its_picture(tmp_path: Path, view: View) -> None:
+    row = lesion(tmp_path, Box(40, 20, 20, 10))
+    mask = np.zeros((60, 100), bool)
+    mask[20:30, 40:60] = True
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    Image.fromarray(mask.astype(np.uint8) * np.uint8(255)).save(tmp_path / "a.png")
+    shown = render_mask(tmp_path, replace(row, mask="mask.png"), view, 40)
+    np.testing.assert_array_equal(shown, render(tmp_path, row, view, 40))
+    assert shown.max() == 255
+    with pytest.raises(InputError, match="mask_weight=0"):
+        render_mask(tmp_path, row, view, 40)

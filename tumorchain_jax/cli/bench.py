@@ -32,6 +32,7 @@ def add_command(command: Command) -> None:
             "llm",
             "serve",
             "vlm",
+            "classify",
         ],
         help="data: making phantoms; step: a training step of --config; train: training of 100M "
         "parameters, against PyTorch; input: reading and preparing scans, against MONAI; decode, "
@@ -40,7 +41,8 @@ def add_command(command: Command) -> None:
         "scan through nnU-Net's full network, against nnU-Net; llm: the client for language "
         "models, against bare calls; serve: eight questions at once to a server of "
         "nano, against one after the other; vlm: Qwen2.5-VL's tower and training steps "
-        "of its nano, against transformers",
+        "of its nano, against transformers; classify: training steps of ResNet-50 and ViT-B, "
+        "against timm",
     )
     bench.add_argument("--config", type=Path, metavar="FILE", help="configuration of the step")
     bench.add_argument("--json", action="store_true", help="print results as JSON")
@@ -51,6 +53,7 @@ def _bench(options: argparse.Namespace) -> int:
     if find_spec("tumorchain_jax.bench") is None:
         found, hint = "an installed package without benchmarks", "run it from a checkout"
         raise InputError("tumorchain bench", "tumorchain_jax/bench", found, "a checkout", hint)
+    from tumorchain_jax.bench.classify import bench_classify
     from tumorchain_jax.bench.convert import bench_convert
     from tumorchain_jax.bench.data import bench_data
     from tumorchain_jax.bench.decode import bench_decode
@@ -76,6 +79,7 @@ def _bench(options: argparse.Namespace) -> int:
         "llm": bench_llm,
         "serve": bench_serve,
         "vlm": bench_vision_language,
+        "classify": bench_classify,
     }
     if options.what in others:
         values = others[options.what]()

@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tumorchain_jax.cli import bus_chains
 from tumorchain_jax.cli.options import (
     CONFIG_HELP,
     Command,
@@ -14,91 +17,132 @@ from tumorchain_jax.cli.options import (
 from tumorchain_jax.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+
     from tumorchain_jax.ultrasound.lesion import Box
 
-VERBS = ("prepare", "crossval", "evaluate", "predict")
+PREPARED = "folder that `bus prepare` wrote"
 
 
 def add_command(command: Command) -> None:
-    """Add the `bus` subcommand."""
-    bus = command("bus", _bus, "Breast ultrasound: prepare data sets, cross-validate classifiers")
-    add = bus.add_argument
-    add("what", choices=VERBS)
+    """Add the subcommands of `bus`."""
+    prepare = command("bus prepare", _prepare, "Make one folder with a manifest of data sets")
+    add = prepare.add_argument
     add(
-        *("-i", "--input"),
-        type=Path,
-        nargs="+",
-        metavar="PATH",
-        help="prepare: folders of data sets; predict: pictures",
+        "-i", "--input", type=Path, nargs="+", required=True, metavar="DIR",
+        help="data sets: BUS-BRA, BrEaST, BUSI or BUS-CoT, as they are published",
+    )  # fmt: skip
+    add("-o", "--output", type=Path, required=True, metavar="DIR", help="new folder")
+    add("--allow-colour", action="store_true", help="take coloured pictures as grey")
+    add("--skip-bad", action="store_true", help="leave out and list unusable pictures")
+    add("--json", action="store_true", help="print the counts as JSON")
+
+    crossval = command(
+        "bus crossval", _crossval, "Train on folds; score what each has not seen, baselines beside"
     )
-    add("-o", "--output", type=Path, metavar="DIR", help="prepare: new folder")
-    add("--allow-colour", action="store_true", help="prepare: take coloured pictures as grey")
-    add("--skip-bad", action="store_true", help="prepare: leave out and list unusable pictures")
-    add("--config", type=Path, help=f"crossval: {CONFIG_HELP}")
-    add("--data", type=Path, metavar="DIR", help="crossval, evaluate: folder that prepare wrote")
-    add("--workdir", type=Path, metavar="DIR", help="crossval: where its trainings go")
-    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="crossval: default 0")
-    add("--leave-out", action="store_true", help="crossval: also train without each data set")
-    add("--ship", type=Path, metavar="DIR", help="crossval: new folder for one classifier of all")
+    add = crossval.add_argument
+    _takes_trainings(crossval)
+    add("--leave-out", action="store_true", help="also train without each data set, and score it")
+    add("--ship", type=Path, metavar="DIR", help="new folder for one classifier of all folds")
     add(
-        "--others",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="DIR",
-        help="crossval --ship: pictures that are no breast ultrasound, to measure its guard on",
-    )
-    add("-c", "--checkpoint", type=Path, metavar="DIR", help="evaluate, predict: what --ship wrote")
-    add("--box", metavar="X,Y,W,H", help="predict: the lesion in pixels, for a lesion classifier")
-    add("--json", action="store_true", help="print plain values")
-    takes_overrides(bus)
+        "--others", type=Path, nargs="+", default=[], metavar="DIR",
+        help="with --ship: pictures that are no breast ultrasound, to measure its guard on",
+    )  # fmt: skip
+    add("--json", action="store_true", help="print the tables as JSON")
+    takes_overrides(crossval)
+
+    shift = command("bus shift", _shift, "Score sets and devices that training was not shown")
+    _takes_trainings(shift)
+    add = shift.add_argument
+    add(
+        "--styles", nargs="*", choices=("histogram", "fda"), default=["histogram", "fda"],
+        help="looks lent to half of the pictures, beside none (default: all)",
+    )  # fmt: skip
+    add("--device", default="Logiq 7", metavar="NAME", help="also train on this one alone")
+    add("--json", action="store_true", help="print the table as JSON")
+    takes_overrides(shift)
+
+    evaluate = command("bus evaluate", _evaluate, "Score the part that no training has seen")
+    _takes_classifier(evaluate)
+    evaluate.add_argument("--data", type=Path, required=True, metavar="DIR", help=PREPARED)
+    evaluate.add_argument("--json", action="store_true", help="print the scores as JSON")
+
+    predict = command("bus predict", _predict, "Score pictures, or refuse what is no such picture")
+    add = predict.add_argument
+    add(
+        "-i", "--input", type=Path, nargs="+", required=True, metavar="PICTURE",
+        help="pictures: PNG, JPEG, BMP, TIFF or DICOM",
+    )  # fmt: skip
+    _takes_classifier(predict)
+    add("--box", metavar="X,Y,W,H", help="the lesion in pixels, for a classifier of lesions")
+    add("--json", action="store_true", help="print a line of JSON for each picture")
+    bus_chains.add_verbs(command)
 
 
-def _bus(options: argparse.Namespace) -> int:
-    verbs = {
-        "prepare": _prepare,
-        "crossval": _crossval,
-        "evaluate": _evaluate,
-        "predict": _predict,
-    }
-    if options.overrides and options.what != "crossval":
-        raise InputError("command line", options.overrides[0], "given", "none", "leave it out")
-    return verbs[options.what](options)
+def _takes_trainings(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add("--data", type=Path, required=True, metavar="DIR", help=PREPARED)
+    add(
+        "--workdir", type=Path, required=True, metavar="DIR",
+        help="folder of the trainings; rerun the same command to resume",
+    )  # fmt: skip
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one or more; default: 0")
 
 
-def _needed(options: argparse.Namespace, *names: str) -> None:
-    for name in names:
-        if not getattr(options, name):
-            flag = f"--{name}"
-            raise InputError("command line", flag, "none", f"one for bus {options.what}", "give it")
+def _takes_classifier(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c", "--checkpoint", type=Path, required=True, metavar="DIR",
+        help="folder that `bus crossval --ship` wrote",
+    )  # fmt: skip
 
 
 def _prepare(options: argparse.Namespace) -> int:
     from tumorchain_jax.ultrasound.prepare import facts_text, prepare
 
-    _needed(options, "input", "output")
     facts = prepare(options.input, options.output, options.allow_colour, options.skip_bad)
     print(json.dumps(facts) if options.json else facts_text(facts))
     return 0
 
 
 def _crossval(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.evaluation.ultrasound.report import report
 
-    _needed(options, "config", "data", "workdir")
+    config = _classification(options)
+    others = {folder.name: folder for folder in options.others}
+    with _quiet(options):
+        values, said = report(
+            config, options.workdir, options.seeds, options.leave_out, options.ship, others
+        )
+    print(json.dumps(values) if options.json else said)
+    return 0
+
+
+def _shift(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.ultrasound.shift import shift
+
+    config = _classification(options)
+    with _quiet(options):
+        rows, said = shift(config, options.workdir, options.seeds, options.styles, options.device)
+    print(json.dumps(rows) if options.json else said)
+    return 0
+
+
+def _quiet(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """With --json, what trainings print goes to stderr."""
+    return redirect_stdout(sys.stderr) if options.json else nullcontext()
+
+
+def _classification(options: argparse.Namespace) -> "ConfigDict":
+    from tumorchain_jax.core.config import read_config
+
     use_compilation_cache()
     config = read_config(options.config, options.overrides)
     if config.get("task") != "classification":
         found = str(config.get("task", "tumorchain"))
         raise InputError(options.config, "task", found, "classification", "use a bus_... one")
     config.data.folder = str(options.data)
-    others = {folder.name: folder for folder in options.others}
-    values, said = report(
-        config, options.workdir, options.seeds, options.leave_out, options.ship, others
-    )
-    print(json.dumps(values) if options.json else said)
-    return 0
+    return config
 
 
 def _evaluate(options: argparse.Namespace) -> int:
@@ -107,7 +151,6 @@ def _evaluate(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.ultrasound.predict import evaluate
     from tumorchain_jax.evaluation.ultrasound.tables import evaluation_text
 
-    _needed(options, "checkpoint", "data")
     with TemporaryDirectory() as cache:
         values = evaluate(options.checkpoint, options.data, Path(cache))
     print(json.dumps(values) if options.json else evaluation_text(values))
@@ -117,7 +160,6 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _predict(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.ultrasound.predict import predict
 
-    _needed(options, "checkpoint", "input")
     for row in predict(options.checkpoint, options.input, _box(options.box)):
         print(json.dumps(row) if options.json else f"{row['picture']}: {row['said']}")
     return 0

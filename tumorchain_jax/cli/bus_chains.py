@@ -1,4 +1,4 @@
-"""`tumorchain bus chains`, `score` and `style`: chains of thought, scores of replies, looks."""
+"""`tumorchain bus chains`, `ask`, `score` and `style`: chains of thought, replies, looks."""
 
 import argparse
 import json
@@ -28,6 +28,21 @@ def add_verbs(command: Command) -> None:
     add("--edition", default="5", help="of the BI-RADS lexicon (default: 5; 2025 is not whole)")
     add("--json", action="store_true", help="print the counts as JSON")
 
+    ask = command("bus ask", _ask, "Ask a vision-language model about the lesions of a fold")
+    add = ask.add_argument
+    add(
+        "-c", "--checkpoint", type=Path, required=True, metavar="DIR",
+        help="an export of the task vision_language, or an imported Qwen2.5-VL",
+    )  # fmt: skip
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus chains` wrote")
+    add("-o", "--output", type=Path, required=True, metavar="FILE", help="replies, for `bus score`")
+    add("--arm", choices=("direct", "chain", "look"), default="chain", help="default: chain")
+    add("--fold", type=int, default=-1, metavar="K", help="default: -1, the test part")
+    add(
+        "--control", choices=("none", "text", "shuffled"), default="none",
+        help="text: without pictures; shuffled: with those of another lesion",
+    )  # fmt: skip
+
     score = command("bus score", _score, "Score replies about lesions, and arms against each other")
     add = score.add_argument
     add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus chains` wrote")
@@ -36,8 +51,8 @@ def add_verbs(command: Command) -> None:
         help="JSON lines of replies: id, text, and malignant or logprobs",
     )  # fmt: skip
     add(
-        "--part", choices=("test", "folds", "all"), default="test",
-        help="of the lesions (default: test, which no training may have seen)",
+        "--part", default="test", metavar="PART",
+        help="test (default: what no training has seen), folds, all, or the number of a fold",
     )  # fmt: skip
     add("--json", action="store_true", help="print the scores as JSON")
 
@@ -82,6 +97,18 @@ def _chains(options: argparse.Namespace) -> int:
         beyond = facts["more_than_the_lexicon_holds"].get(name, 0)
         note = f", {beyond} of them more than the lexicon holds" if beyond else ""
         print(f"{name}: known of {count}{note}")
+    return 0
+
+
+def _ask(options: argparse.Namespace) -> int:
+    from tumorchain_jax.evaluation.ultrasound.ask_lesions import ask
+    from tumorchain_jax.inference.vision_language_model import VisionLanguageModel
+
+    use_compilation_cache()
+    model = VisionLanguageModel.load(options.checkpoint)
+    where = (options.data, options.arm, options.fold, options.output)
+    facts = ask(model, *where, options.control)
+    print(f"asked about {facts['asked']} lesions; {facts['with_probability']} have a probability")
     return 0
 
 

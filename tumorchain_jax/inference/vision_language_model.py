@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from PIL import Image
 
 from tumorchain_jax.convert.imported import SOURCE, Imported
@@ -31,10 +32,10 @@ from tumorchain_jax.models.qwen_vl.pictures import (
 )
 from tumorchain_jax.models.qwen_vl.plan import bucket_for
 from tumorchain_jax.models.qwen_vl.positions import rope_positions
-from tumorchain_jax.models.qwen_vl.prompt import encode_chat, open_answer
+from tumorchain_jax.models.qwen_vl.prompt import Spoken, encode_chat, open_answer
 from tumorchain_jax.models.qwen_vl.tower import TowerConfig
 from tumorchain_jax.reasoning.generate import GREEDY, Sampling
-from tumorchain_jax.reasoning.text import Embedded, continue_text
+from tumorchain_jax.reasoning.text import Embedded, continue_text, next_logits
 from tumorchain_jax.weights.vision_language_folder import is_vision_language, load_vision_language
 
 PREPROCESSOR = "preprocessor_config.json"
@@ -118,30 +119,84 @@ class VisionLanguageModel:
         Raises:
             InputError: a picture cannot be shown, or the text would be read as a place for one.
         """
-        tower = self.model.config.tower
-        cut = [patches_of(picture, tower, self.limits) for picture in pictures]
-        grids = [grid for _, grid in cut]
-        bucket_for(grids)  # before anything is tokenized
         asked = ("user", [*("" for _ in pictures), text])
-        row = [*encode_chat(self.tokenizer, [asked], grids)[0], *open_answer(self.tokenizer)]
-        length = -(-len(row) // LENGTHS) * LENGTHS
-        tokens, valid = np.zeros((1, length), np.int32), np.zeros((1, length), bool)
-        tokens[0, -len(row) :], valid[0, -len(row) :] = row, True
-        is_picture = valid & (tokens == self.tokenizer.image_pad)
-        places = rope_positions(is_picture, valid, [grids])
-        arrays = (jnp.asarray(each) for each in (tokens, is_picture))
-        embeddings = self._embed({"params": self.params}, bucketed([cut], tower), *arrays)
+        [answer] = self.answer([(pictures, [asked])], limit, sampling, seed)
+        return answer
+
+    def answer(
+        self,
+        chats: Sequence[tuple[Sequence[Image.Image], Sequence[Spoken]]],
+        limit: int = 128,
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        length: int = 0,
+    ) -> list[str]:
+        """Write the next answer of chats, each as if it were alone.
+
+        Args:
+            chats: the pictures of each, and its turns so far (`models/qwen_vl/prompt.py`).
+            length: positions of the prompts at least, so that few lengths are compiled.
+
+        Raises:
+            InputError: as `look`.
+        """
+        tokens, valid, embedded = self._prompts(chats, [""] * len(chats), length)
         language = self.language
         written, count = continue_text(
             language.decoder,
             language.params,
-            jnp.asarray(tokens),
-            jnp.asarray(valid),
+            tokens,
+            valid,
             language.end_tokens,
-            jnp.broadcast_to(jax.random.key(seed), (1,)),
-            Embedded(embeddings, *map(jnp.asarray, places)),
+            jnp.broadcast_to(jax.random.key(seed), (len(chats),)),
+            embedded,
             limit=limit,
             sampling=sampling,
         )
-        answer = np.asarray(written)[0, : int(count[0])]
-        return language.tokenizer.decode(answer, skip_special_tokens=True)
+        rows = zip(np.asarray(written), np.asarray(count), strict=True)
+        decode = language.tokenizer.decode
+        return [decode(row[: int(n)], skip_special_tokens=True) for row, n in rows]
+
+    def next_logits(
+        self,
+        chats: Sequence[tuple[Sequence[Image.Image], Sequence[Spoken]]],
+        begun: Sequence[str],
+        length: int = 0,
+    ) -> Float[np.ndarray, "B V"]:
+        """Logits of the token after answers that are begun; the rest as `answer`."""
+        tokens, valid, embedded = self._prompts(chats, begun, length)
+        language = self.language
+        return np.asarray(
+            next_logits(language.decoder, language.params, tokens, valid, embedded), np.float32
+        )
+
+    def _prompts(
+        self,
+        chats: Sequence[tuple[Sequence[Image.Image], Sequence[Spoken]]],
+        begun: Sequence[str],
+        length: int,
+    ) -> tuple[Any, Any, Embedded]:
+        tower, tokenizer = self.model.config.tower, self.tokenizer
+        cut = [[patches_of(each, tower, self.limits) for each in pictures] for pictures, _ in chats]
+        grids = [[grid for _, grid in row] for row in cut]
+        for row in grids:
+            bucket_for(row)  # before anything is tokenized
+        opened = open_answer(tokenizer)
+        rows = [
+            [*encode_chat(tokenizer, turns, own)[0], *opened, *tokenizer.encode(start)]
+            for (_, turns), own, start in zip(chats, grids, begun, strict=True)
+        ]
+        longest = max(length, *map(len, rows))
+        shape = (len(rows), -(-longest // LENGTHS) * LENGTHS)
+        tokens, valid = np.zeros(shape, np.int32), np.zeros(shape, bool)
+        for number, row in enumerate(rows):
+            tokens[number, -len(row) :], valid[number, -len(row) :] = row, True
+        is_picture = valid & (tokens == tokenizer.image_pad)
+        places = rope_positions(is_picture, valid, grids)
+        arrays = (jnp.asarray(each) for each in (tokens, is_picture))
+        embeddings = self._embed({"params": self.params}, bucketed(cut, tower), *arrays)
+        return (
+            jnp.asarray(tokens),
+            jnp.asarray(valid),
+            Embedded(embeddings, *map(jnp.asarray, places)),
+        )

@@ -14,6 +14,7 @@ import flax.linen as nn
 from jax.typing import DTypeLike
 
 from tumorchain_jax.models.image.beit import convert as beit
+from tumorchain_jax.models.image.pyramid import convert as pyramid
 from tumorchain_jax.models.image.resnet import convert as resnet
 from tumorchain_jax.models.image.swin import convert as swin
 from tumorchain_jax.models.image.vit import convert as vit
@@ -196,6 +197,7 @@ IMAGE_CLASSIFIERS: Mapping[str, ImageClassifier] = {
     "vit": vit,
     "beit": beit,
     "swin": swin,
+    "pyramid": pyramid,
 }
 
 

@@ -101,6 +101,20 @@ def continue_text(
     return lax.while_loop(unfinished, write, start)[-2:]
 
 
+@partial(jax.jit, static_argnames="decoder")
+def next_logits(
+    decoder: Decoder,
+    params: Any,
+    tokens: Int[Array, "B T"],
+    valid: Bool[Array, "B T"],
+    embedded: Embedded | None = None,
+) -> Float[Array, "B V"]:
+    """Logits of what comes after each row; the arguments are those of `continue_text`."""
+    cache = empty_cache(decoder.config, *tokens.shape, decoder.dtype)
+    start, prompts = jnp.zeros(len(tokens), jnp.int32), embedded[:2] if embedded else ()
+    return decoder.apply({"params": params}, cache, start, tokens, valid, *prompts, method=_read)[0]
+
+
 @partial(jax.jit, static_argnames=("decoder", "slots"))
 def read_text(
     decoder: Decoder,

@@ -10,17 +10,20 @@ the sector.
 Shape letters: N pictures, H W pixels, S side.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
+
+from tumorchain_jax.core.errors import InputError
 
 Pictures = UInt8[np.ndarray, "N S S"]
 LOW_SHARE = 0.03
 """Of the side: the swapped amplitudes lie within this many frequencies of zero, either way."""
 
 
+@runtime_checkable
 class Style(Protocol):
     """Restyles pictures."""
 
@@ -74,3 +77,34 @@ def _is_low(shape: tuple[int, ...], low_share: float) -> np.ndarray:
 
 STYLES: Mapping[str, Style] = {"histogram": match_histograms, "fda": fourier_adapt}
 """Those that need no training, by name."""
+
+
+def find_style(name: str) -> Style:
+    """A style by its name.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name not in STYLES:
+        raise InputError("config", "data.style", name, f"one of {', '.join(STYLES)}", "choose one")
+    return STYLES[name]
+
+
+def restyled(
+    style: Style,
+    pictures: Pictures,
+    references: UInt8[np.ndarray, "M S S"],
+    keys: Sequence[Sequence[int]],
+) -> Pictures:
+    """Give about half of the pictures the looks of references that are drawn for them.
+
+    Args:
+        keys: of each picture's draws, which depend on nothing else.
+    """
+    draws = [np.random.default_rng(list(key)) for key in keys]
+    chosen = [number for number, rng in enumerate(draws) if rng.random() < 0.5]
+    found = pictures.copy()
+    if chosen:
+        lent = [int(draws[number].integers(len(references))) for number in chosen]
+        found[chosen] = style(pictures[chosen], np.asarray(references[lent]))
+    return found

@@ -19,7 +19,7 @@ from PIL import Image
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.ultrasound.lesion import Lesion
-from tumorchain_jax.ultrasound.picture import read_picture
+from tumorchain_jax.ultrasound.picture import read_mask, read_picture
 
 View = Literal["image", "lesion", "outside"]
 VIEWS: tuple[View, ...] = get_args(View)
@@ -33,9 +33,27 @@ def render(folder: Path, row: Lesion, view: View, side: int) -> UInt8[np.ndarray
     Raises:
         InputError: there is no box for a view that needs one, or the file cannot be read.
     """
+    return _shown(read_picture(folder / row.image).grey, folder, row, view, side)
+
+
+def render_mask(folder: Path, row: Lesion, view: View, side: int) -> UInt8[np.ndarray, "S S"]:
+    """Show a lesion's mask (255 inside) as `render` shows its picture.
+
+    Raises:
+        InputError: the lesion has none, or its file cannot be read.
+    """
+    if not row.mask:
+        hint = "leave it out, or set config.mask_weight=0"
+        raise InputError(folder / row.image, "mask", "none", "one of the lesion", hint)
+    mask = read_mask(folder / row.mask, (row.height, row.width))
+    return _shown(mask.astype(np.uint8) * np.uint8(255), folder, row, view, side)
+
+
+def _shown(
+    grey: UInt8[np.ndarray, "H W"], folder: Path, row: Lesion, view: View, side: int
+) -> UInt8[np.ndarray, "S S"]:
     if view not in VIEWS:
         raise InputError("config", "view", str(view), f"one of {', '.join(VIEWS)}", "choose one")
-    grey = read_picture(folder / row.image).grey
     if view == "image":
         return square(grey, side)
     if row.box is None:

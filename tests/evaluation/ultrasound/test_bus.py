@@ -1,7 +1,9 @@
 """`tumorchain bus` from pictures to predictions, on few small pictures and a tiny network."""
 
+import io
 import json
 import shutil
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,31 +21,39 @@ from tumorchain_jax.evaluation.ultrasound.guard import (
     save_guard,
     threshold_of,
 )
+from tumorchain_jax.models.image.pyramid.model import PyramidConfig
 from tumorchain_jax.pretrained import NANO_CHECKPOINT
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 pytestmark = pytest.mark.program
 OPTIONS = [
-    *("--config.data.folds=2", "--config.data.side=32", "--config.steps=12"),
-    *("--config.batch_size=4", "--config.learning_rate=0.01", "--config.log_every=100"),
-    "--config.model.width=4",
+    *("--config.data.folds=2", "--config.data.side=32", "--config.steps=2"),
+    *("--config.batch_size=4", "--config.log_every=100"),
+    *("--config.model.blocks=(1,)", "--config.model.width=4", "--config.model.neck=4"),
 ]
+
+FEATURES = PyramidConfig((1,), width=4, neck=4).features
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepared pictures, and a cross-validation with its shipped classifier."""
+    """Prepared pictures, and a cross-validation with its shipped classifier: `said` is its JSON."""
     root = tmp_path_factory.mktemp("bus")
     write_pictures(root / "busbra")
     assert main(["bus", "prepare", "-i", f"{root}/busbra", "-o", f"{root}/data"]) == 0
-    words = ["bus", "crossval", "--config", "bus_nano_resnet", "--data", f"{root}/data"]
+    words = ["bus", "crossval", "--config", "bus_nano", "--data", f"{root}/data"]
     words += ["--workdir", f"{root}/work", "--ship", f"{root}/model", "--json", *OPTIONS]
-    assert main(words) == 0
+    with redirect_stdout(io.StringIO()) as said:
+        assert main(words) == 0
+    (root / "said").write_text(said.getvalue())
     return root
 
 
 def test_crossval_prints_the_baselines_beside(folder: Path) -> None:
     values = json.loads((folder / "work" / "crossval.json").read_text())
+    printed = json.loads((folder / "said").read_text())
+    assert printed.pop("guard")["breast_pictures"] == values["pictures"]
+    assert json.dumps(printed) == json.dumps(values)
     assert values["pictures"] + values["test_part"] == CASES
     assert {"box", "size", "birads", "majority"} <= values["baselines"].keys()
     # Box and category tell these pictures apart.
@@ -63,7 +73,7 @@ def test_crossval_prints_the_baselines_beside(folder: Path) -> None:
 def test_folds_that_are_trained_are_not_trained_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = read_config(Path("bus_nano_resnet"), OPTIONS)
+    config = read_config(Path("bus_nano"), OPTIONS)
     config.data.folder = str(folder / "data")
 
     def refuse(*args: object) -> None:
@@ -84,14 +94,14 @@ def test_predict_refuses_what_is_unlike_its_training(
     row = json.loads(capsys.readouterr().out)
     assert row["readable"] == (row["distance"] <= row["threshold"])
     shutil.copytree(folder / "model", tmp_path / "strict")
-    guard = load_guard(tmp_path / "strict", 128)
+    guard = load_guard(tmp_path / "strict", FEATURES)
     save_guard(tmp_path / "strict", replace(guard, threshold=row["distance"] / 2))
     assert main([*words, f"{tmp_path}/strict"]) == 0
     strict = json.loads(capsys.readouterr().out)
     assert (strict["readable"], strict["malignant"]) == (False, None)
     assert strict["said"] == "not a readable B-mode breast image"
     with pytest.raises(InputError, match="guard"):
-        load_guard(tmp_path / "strict", 127)
+        load_guard(tmp_path / "strict", FEATURES - 1)
 
 
 def test_guard_tells_features_of_another_kind() -> None:
@@ -123,14 +133,12 @@ def test_shipped_folder_is_read_back(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["prepare"], "--input"),
-        (["crossval"], "--config"),
         (["crossval", "--config", "nano", "--data", "d", "--workdir", "w"], "task"),
         (["predict", "-c", "none", "-i", "a.png"], "config.json"),
         (["predict", "-c", str(NANO_CHECKPOINT), "-i", "a.png"], "another model"),
         (["predict", "-c", "none", "-i", "a.png", "--box", "1,2"], "--box"),
         (["evaluate", "-c", "none", "--data", "d"], "config.json"),
-        (["prepare", "-i", "d", "-o", "o", "--config.seed=1"], "--config.seed"),
+        (["shift", "--config", "nano", "--data", "d", "--workdir", "w"], "task"),
     ],
 )
 def test_bad_words_are_refused_in_one_line(
@@ -140,3 +148,20 @@ def test_bad_words_are_refused_in_one_line(
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
     assert said in captured.err
+
+
+@pytest.mark.system(haste=True)
+def test_shift_pairs_every_style_with_none(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bus", "shift", "--config", "bus_nano", "--data", f"{folder}/data", "--json"]
+    words += ["--workdir", str(tmp_path), "--styles", "fda", *OPTIONS]
+    assert main(words) == 0
+    none, fda = json.loads(capsys.readouterr().out)
+    assert none["shift"] == fda["shift"] == "Logiq 7 to others of its set"
+    assert (none["style"], fda["style"]) == ("none", "fda")
+    assert (none["gain"]["value"], none["gain"]["ci95"]) == (0, [0, 0])
+    assert fda["gain"]["value"] == pytest.approx(fda["auroc"]["value"] - none["auroc"]["value"])
+    assert [path.name for path in (tmp_path / "0").iterdir() if "fda" in path.name]
+    assert main([*words, "--device", "Logiq 9"]) == 2
+    assert "another set or device" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from tumorchain_jax.models.families import (
 )
 from tumorchain_jax.models.image.beit.model import BeitConfig
 from tumorchain_jax.models.image.layers import STATISTICS, BatchNorm, PatchEmbedding, drop_rates
+from tumorchain_jax.models.image.pyramid.model import PyramidConfig
 from tumorchain_jax.models.image.resnet.model import ResNetConfig
 from tumorchain_jax.models.image.swin.model import SwinConfig
 from tumorchain_jax.models.image.vit.model import ViTConfig
@@ -28,6 +29,7 @@ TINY: dict[str, Any] = {
     "swin": SwinConfig((56, 56), 4, 8, (2, 2), (2, 4), classes=3),
     "vit": ViTConfig((32, 48), 16, 8, 16, 2, 2, classes=3),
     "beit": BeitConfig((32, 48), 16, 8, 16, 2, 2, classes=3),
+    "pyramid": PyramidConfig((1, 1), 4, 4, classes=3),
 }
 FAMILIES = pytest.mark.parametrize("name", TINY)
 

@@ -19,8 +19,8 @@ from tumorchain_jax.models.image.vit.model import ViTConfig
 from tumorchain_jax.training.registry import train
 
 MODELS = {
-    "resnet": ResNetConfig((2,), width=8, channels=1, classes=2),
-    "vit": ViTConfig((32, 32), 8, 16, 32, 2, 2, channels=1, classes=2, pool="avg"),
+    "resnet": ResNetConfig((2,), width=4, channels=1, classes=2),
+    "vit": ViTConfig((32, 32), 16, 8, 16, 1, 2, channels=1, classes=2, pool="avg"),
 }
 LESS = (
     *("--config.data.folds=2", "--config.data.side=32", "--config.steps=3"),

@@ -34,6 +34,7 @@ from tumorchain_jax.ultrasound.chains.record import Levels
 from tumorchain_jax.ultrasound.chains.text import ANSWERS
 from tumorchain_jax.ultrasound.chains.write import RECORDS, read_records
 
+PARTS = ("test", "folds", "all")
 LEAST = 5
 """Lesions of a value, below which it is left out of a descriptor's balanced accuracy."""
 
@@ -59,16 +60,25 @@ class Lesions:
 
 
 def read_lesions(folder: Path, part: str) -> Lesions:
-    """The lesions of the `test` part, of the `folds`, or `all`.
+    """The lesions of the `test` part, of all `folds`, of one by its number, or `all`.
 
     Raises:
-        InputError: the records are malformed, or none is left of both labels.
+        InputError: the records are malformed, there is no such part, or none is left of both
+            labels.
     """
-    wanted = {"test": (True, False), "folds": (False, True), "all": (True, True)}[part]
+    if not (part in PARTS or part.isdecimal()):
+        expected = f"one of {', '.join(PARTS)}, or the number of a fold"
+        raise InputError("command line", "--part", part[:80], expected, "choose one")
+
+    def is_wanted(fold: int) -> bool:
+        if part.isdecimal():
+            return fold == int(part)
+        return part == "all" or (fold < 0) == (part == "test")
+
     kept = [
         (values["id"], levels, str(values.get("cluster")))
         for values, levels in read_records(folder)
-        if levels.one("label") in ANSWERS and wanted[values["fold"] >= 0]
+        if levels.one("label") in ANSWERS and is_wanted(values["fold"])
     ]
     if len({levels.one("label") for _, levels, _ in kept}) < len(ANSWERS):
         found = f"{len(kept)} lesions of the part {part}, of one label or none"

@@ -3,7 +3,7 @@
 Shape letters: N pictures, S side, F features.
 """
 
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 
 from tumorchain_jax.core.path_rules import unflatten
-from tumorchain_jax.models.families import image_classifier
+from tumorchain_jax.models.families import ImageConfig, image_classifier
 from tumorchain_jax.models.image.layers import STATISTICS
 from tumorchain_jax.training.optimizer import STATISTICS as STATISTIC_PATHS
 from tumorchain_jax.weights.classifier_folder import ClassifierFolder
@@ -52,25 +52,27 @@ class Classifier:
     def _batch(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         filled = np.zeros((BATCH, *images.shape[1:]), np.float32)
         filled[: len(images)] = images
-        scores, features = self._program(self._variables, filled)
+        folder = self.folder
+        program = _program(folder.model, folder.mean, folder.std)
+        scores, features = program(self._variables, filled)
         if self.flips:
-            mirrored, _ = self._program(self._variables, filled[:, :, ::-1])
+            mirrored, _ = program(self._variables, filled[:, :, ::-1])
             scores = (scores + mirrored) / 2
         return np.asarray(scores)[: len(images)], np.asarray(features)[: len(images)]
 
-    @cached_property
-    def _program(self) -> Any:
-        folder = self.folder
-        module = image_classifier(folder.model).build(folder.model)
-        channels = folder.model.channels
-        mean, std = (np.array(each[:channels], np.float32) for each in (folder.mean, folder.std))
 
-        def run(variables: dict, images: Float[Array, "N S S"]) -> tuple[Array, Array]:
-            outputs: Any = module.apply(variables, (images[..., None] / 255 - mean) / std)
-            logits, features = outputs
-            return jax.nn.softmax(logits.astype(jnp.float32))[:, -1], features
+@cache
+def _program(model: ImageConfig, mean: tuple[float, ...], std: tuple[float, ...]) -> Any:
+    """The compiled program, which all classifiers of a configuration share."""
+    module = image_classifier(model).build(model)
+    means, deviations = (np.array(each[: model.channels], np.float32) for each in (mean, std))
 
-        return jax.jit(run)
+    def run(variables: dict, images: Float[Array, "N S S"]) -> tuple[Array, Array]:
+        outputs: Any = module.apply(variables, (images[..., None] / 255 - means) / deviations)
+        logits, features = outputs
+        return jax.nn.softmax(logits.astype(jnp.float32))[:, -1], features
+
+    return jax.jit(run)
 
 
 def _is_statistic(path: str) -> bool:

@@ -31,11 +31,15 @@ class Run(NamedTuple):
         name: of its folder within the seed's.
         fold: that it does not see; -1 for none.
         held_out: data set that it does not see; empty for none.
+        device: the only one that it sees; empty for all.
+        style: see `training/classification/config.py`.
     """
 
     name: str
-    fold: int
-    held_out: str
+    fold: int = -1
+    held_out: str = ""
+    device: str = ""
+    style: str = ""
 
 
 class Scored(NamedTuple):
@@ -94,10 +98,10 @@ def of_seed(config: ConfigDict, seed: int) -> ConfigDict:
 def runs(config: ConfigDict, pictures: Pictures, leave_out: bool) -> Iterator[Run]:
     """The trainings of a seed."""
     for fold in range(config.data.folds):
-        yield Run(f"fold_{fold}", fold, "")
+        yield Run(f"fold_{fold}", fold)
     if leave_out:
         for source in sorted(set(pictures.sources)):
-            yield Run(f"left_{source}", -1, str(source))
+            yield Run(f"left_{source}", held_out=str(source))
 
 
 def trained(config: ConfigDict, workdir: Path, seed: int, run: Run) -> Classifier:
@@ -109,6 +113,7 @@ def trained(config: ConfigDict, workdir: Path, seed: int, run: Run) -> Classifie
     folder = workdir / str(seed) / run.name
     config = config.copy_and_resolve_references()
     config.data.fold, config.data.held_out = run.fold, run.held_out
+    config.data.device, config.data.style = run.device, run.style or config.data.style
     config.data.cache = str(workdir / "cache")
     if not (folder / "export" / "config.json").is_file():
         print(f"seed {seed}, {run.name}", flush=True)

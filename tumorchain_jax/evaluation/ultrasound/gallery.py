@@ -12,8 +12,9 @@ from scipy import ndimage
 
 from tumorchain_jax.report.shell import page
 
-SHOWN, SCALE = 8, 3
-OUTLINE, WARM = (80, 220, 255), (255, 120, 0)
+SHOWN, SCALE, GAP = 8, 3, 6
+"""Pictures of a group; pixels for each one that the classifier saw; between picture and map."""
+OUTLINE, WARM, STRONGEST = (80, 220, 255), (255, 120, 0), 0.7
 
 
 class Entry:
@@ -64,36 +65,42 @@ def gallery_page(title: str, note: str, groups: Sequence[tuple[str, Sequence[Ent
     """
     parts = [f"<h1>{escape(title)}</h1>", f"<p>{escape(note)}</p>"]
     for name, entries in groups:
-        parts.append(f"<h2>{escape(name)}</h2><div class='gallery'>")
+        parts.append(f"<h2>{escape(name.capitalize())}</h2><div class='gallery'>")
         parts += [_figure(entry) for entry in entries]
         parts.append("</div>")
     style = (
-        ".gallery{display:flex;flex-wrap:wrap;gap:1em}.gallery figure{margin:0;width:300px}"
+        ".gallery{display:flex;flex-wrap:wrap;gap:1em}.gallery figure{margin:0;width:29em}"
         ".gallery img{width:100%;image-rendering:auto}"
     )
     return page(title, "\n".join(parts), more_style=style)
 
 
 def _figure(entry: Entry) -> str:
-    words = f"{entry.name}: truth {entry.truth}, probability of malignancy {entry.score:.2f}"
+    verdict = f"truth {entry.truth}, probability of malignancy {entry.score:.2f}"
+    name, said = escape(entry.name), escape(verdict)
     return (
-        f"<figure><img alt='{escape(words)}' src='{_png(entry)}'>"
-        f"<figcaption>{escape(words)}</figcaption></figure>"
+        f"<figure><img alt='{name}: {said}' src='{_picture(entry)}'>"
+        f"<figcaption><b>{name}</b><br>{said}</figcaption></figure>"
     )
 
 
-def _png(entry: Entry) -> str:
+def _picture(entry: Entry) -> str:
+    """The picture with the outline and, on its right, with the map, as a data URL."""
     side = SCALE * len(entry.image)
     grey = np.asarray(Image.fromarray(entry.image).resize((side, side), Image.Resampling.BICUBIC))
-    colour = np.repeat(grey[..., None], 3, axis=2).astype(float)
-    if entry.heat is not None and np.abs(entry.heat).max() > 0:
-        heat = ndimage.zoom(np.clip(entry.heat, 0, None), side / len(entry.heat), order=1)
-        strength = 0.55 * heat[:side, :side] / max(heat.max(), 1e-9)
-        colour += strength[..., None] * (np.array(WARM) - colour)
+    plain = np.repeat(grey[..., None], 3, axis=2).astype(float)
+    shown = [plain.copy()]
     if entry.outline is not None:
         mask = np.kron(entry.outline, np.ones((SCALE, SCALE))) > 0
-        edge = mask ^ ndimage.binary_erosion(mask, iterations=2)
-        colour[edge] = OUTLINE
+        shown[0][mask ^ ndimage.binary_erosion(mask, iterations=2)] = OUTLINE
+    if entry.heat is not None:
+        heat = ndimage.zoom(np.clip(entry.heat, 0, None), side / len(entry.heat), order=1)
+        strength = STRONGEST * heat[:side, :side] / max(heat.max(), 1e-9)
+        shown += [
+            np.full((side, GAP, 3), 245),
+            plain + strength[..., None] * (np.array(WARM) - plain),
+        ]
     file = io.BytesIO()
-    Image.fromarray(colour.astype(np.uint8)).save(file, "JPEG", quality=80)
+    whole = np.concatenate(shown, axis=1).astype(np.uint8)
+    Image.fromarray(whole).save(file, "JPEG", quality=80)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

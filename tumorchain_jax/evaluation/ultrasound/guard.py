@@ -65,7 +65,7 @@ def save_guard(folder: Path, guard: Guard) -> None:
         "precision": guard.precision,
         "threshold": np.array([guard.threshold]),
     }
-    plain = {name: np.ascontiguousarray(leaf, np.float64) for name, leaf in arrays.items()}
+    plain = {name: np.ascontiguousarray(leaf, np.float32) for name, leaf in arrays.items()}
     with atomic_path(folder / FILE) as part:
         save_file(plain, part)
 

@@ -33,11 +33,10 @@ from tumorchain_jax.evaluation.ultrasound.saliency import inside_share, occlusio
 from tumorchain_jax.models.image.layers import STATISTICS
 from tumorchain_jax.training.classification.program import init_variables
 from tumorchain_jax.training.classification.source import Pictures
-from tumorchain_jax.ultrasound.picture import read_mask
-from tumorchain_jax.ultrasound.view import VIEWS, square
+from tumorchain_jax.ultrasound.view import VIEWS, render_mask
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
-WHOLE = Run("all", -1, "")
+WHOLE = Run("all")
 SALIENCY_PICTURES, RANDOM_SEED = 20, 12345
 
 
@@ -93,7 +92,7 @@ def _measure(
     distances = np.full(len(pictures.rows), np.nan)
     far: dict[str, list[np.ndarray]] = {name: [] for name in strangers}
     for fold in range(config.data.folds):
-        classifier = trained(config, workdir, scored.seed, Run(f"fold_{fold}", fold, ""))
+        classifier = trained(config, workdir, scored.seed, Run(f"fold_{fold}", fold))
         seen = (scored.folds >= 0) & (scored.folds != fold)
         held = scored.folds == fold
         guard = fit_guard(classifier.run(pictures.images[seen])[1])
@@ -144,8 +143,7 @@ def _mask(config: ConfigDict, pictures: Pictures, number: int) -> np.ndarray | N
     row = pictures.rows[number]
     if not row.mask:
         return None
-    mask = read_mask(Path(config.data.folder) / row.mask, (row.height, row.width))
-    return square(mask.astype(np.uint8) * np.uint8(255), config.data.side) > 127
+    return render_mask(Path(config.data.folder), row, config.data.view, config.data.side) > 127
 
 
 def _gallery(config: ConfigDict, workdir: Path, pictures: Pictures, found: Sequence[Scored]) -> str:
@@ -163,13 +161,14 @@ def _gallery(config: ConfigDict, workdir: Path, pictures: Pictures, found: Seque
     def entry(number: int) -> Entry:
         row, image = pictures.rows[number], np.asarray(pictures.images[number])
         heat = occlusion_map(models[int(found[0].folds[number])], image)
-        whole_picture = config.data.view == VIEWS[0]
-        outline = _mask(config, pictures, number) if whole_picture else None
+        outline = _mask(config, pictures, number)
         return Entry(row.id, row.label, float(scores[number]), image, outline, heat)
 
     groups = [(name, [entry(int(where[k])) for k in numbers]) for name, numbers in chosen.items()]
     note = (
-        f"View {config.data.view}; out of fold, mean of {len(found)} seeds. Blue: the lesion's "
-        "outline. Orange: where blurring lowers the score, by the fold's own model."
+        f"View {config.data.view}; scored by models that have not seen the picture, seeds "
+        f"{', '.join(str(scored.seed) for scored in found)}. Blue: the lesion's outline, which the "
+        "classifier is not given. Orange, on the right: where blurring lowers the score of the "
+        f"model of seed {found[0].seed}."
     )
     return gallery_page("Breast ultrasound: right, wrong, uncertain", note, groups)

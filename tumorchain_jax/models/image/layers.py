@@ -1,4 +1,4 @@
-"""Convolution, batch normalization with running statistics, patches, stochastic depth.
+"""What several families share: convolution, batch normalization, patches, the MLP of a block.
 
 Shape letters: B images, H W pixels or cells, C channels in, K channels out, N tokens.
 """
@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from tumorchain_jax.models.layers.linear import Linear
-from tumorchain_jax.models.layers.logical_axes import logical
+from tumorchain_jax.models.layers.linear import Linear, LoRA
+from tumorchain_jax.models.layers.logical_axes import constrain, logical
+from tumorchain_jax.models.layers.norm import layer_norm
 
 STATISTICS = "statistics"
 """The collection of what training updates without a gradient."""
@@ -134,6 +135,46 @@ class PatchEmbedding(nn.Module):
         x = x.reshape(B * (H // p) * (W // p), p * p * C)
         y = x @ kernel.astype(self.dtype).reshape(-1, self.features) + bias.astype(self.dtype)
         return y.reshape(B, H // p, W // p, self.features)
+
+
+def tokens(
+    module: nn.Module,
+    images: Float[Array, "B H W C"],
+    hidden_size: int,
+    patch: int,
+    dtype: DTypeLike,
+) -> Float[Array, "B N K"]:
+    """The class token, then the embedded patches in raster order.
+
+    Args:
+        module: within whose compact method it is called; it makes `patch_embed` and `cls_token`.
+    """
+    x = PatchEmbedding(hidden_size, patch, dtype, name="patch_embed")(images)
+    x = x.reshape(len(images), -1, hidden_size)
+    zeros = logical(nn.initializers.zeros, None, None, "embed")
+    cls = module.param("cls_token", zeros, (1, 1, hidden_size)).astype(dtype)
+    return jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, hidden_size)), x], axis=1)
+
+
+def mlp(
+    x: Float[Array, "B *N C"],
+    inner: int,
+    epsilon: float,
+    lora: LoRA | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> Float[Array, "B *N C"]:
+    """The second branch of a pre-norm block: normalization, then two layers with GELU between.
+
+    To be called within a compact module, whose parameters `norm2`, `fc1` and `fc2` it makes.
+
+    Args:
+        inner: channels between the layers.
+        epsilon: of the normalization.
+    """
+    y = layer_norm(epsilon, dtype, "norm2")(x)
+    y = Linear(inner, ("embed", "mlp"), True, lora, dtype, name="fc1")(y)
+    y = constrain(nn.gelu(y, approximate=False), "batch", *[None] * (x.ndim - 2), "mlp")
+    return Linear(x.shape[-1], ("mlp", "embed"), True, lora, dtype, name="fc2")(y)
 
 
 def head(classes: int, dtype: DTypeLike, features: Float[Array, "B F"]) -> Float[Array, "B K"]:

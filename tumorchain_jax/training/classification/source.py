@@ -5,7 +5,7 @@ Shape letters: N pictures, S side.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -19,7 +19,7 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_path
 from tumorchain_jax.ultrasound.folds import deal, test_part
 from tumorchain_jax.ultrasound.lesion import MANIFEST, Lesion, read_manifest
-from tumorchain_jax.ultrasound.view import View, render
+from tumorchain_jax.ultrasound.view import View, render, render_mask
 
 CLASSES = ("benign", "malignant")
 """A model's classes in order; a normal picture is of neither."""
@@ -76,22 +76,36 @@ def load_pictures(config: ConfigDict, cache: Path) -> Pictures:
             expected = f"some of {', '.join(sorted(known))}"
             raise InputError("config", f"data.{field}", unknown[0], expected, "change it")
     rows = [row for row in rows if not wanted or row.source in wanted]
-    images = _rendered(folder, rows, data.view, data.side, cache)
+    images = _rendered(render, folder, rows, data, cache)
     labels = np.array([CLASSES.index(row.label) for row in rows])
     return Pictures(rows, images, labels, test_part(rows))
 
 
+def load_masks(config: ConfigDict, pictures: Pictures, cache: Path) -> UInt8[np.ndarray, "N S S"]:
+    """The lesions' masks in the same view as the pictures: 255 inside.
+
+    Raises:
+        InputError: a picture has none.
+    """
+    return _rendered(render_mask, Path(config.data.folder), pictures.rows, config.data, cache)
+
+
 def _rendered(
-    folder: Path, rows: Sequence[Lesion], view: str, side: int, cache: Path
+    show: Callable[[Path, Lesion, View, int], UInt8[np.ndarray, "S S"]],
+    folder: Path,
+    rows: Sequence[Lesion],
+    data: ConfigDict,
+    cache: Path,
 ) -> UInt8[np.ndarray, "N S S"]:
-    """Views of all pictures, from the cache if they are there."""
+    """Views of all pictures or masks, from the cache if they are there."""
+    view, side = data.view, data.side
     manifest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
-    key = json.dumps([manifest, view, side, [row.id for row in rows]])
+    key = json.dumps([show.__name__, manifest, view, side, [row.id for row in rows]])
     path = cache / f"pictures-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
     if path.is_file():
         return np.load(path, mmap_mode="r")
     bar = tqdm(rows, desc="pictures", unit="picture", disable=None)
-    images = np.stack([render(folder, row, cast(View, view), side) for row in bar])
+    images = np.stack([show(folder, row, cast(View, view), side) for row in bar])
     with atomic_path(path) as part:
         np.save(part, images)
     return images
@@ -106,12 +120,32 @@ def trained_on(pictures: Pictures, config: ConfigDict) -> Bool[np.ndarray, " N"]
     data, chosen = config.data, ~pictures.is_test
     if data.held_out:
         chosen = chosen & (pictures.sources != data.held_out)
+    if data.device:
+        chosen = chosen & of_device(pictures, data.device)
     if data.fold != -1:
         chosen = chosen & (fold_of(pictures, config) != data.fold)
     if not chosen.any() or len(set(pictures.labels[chosen])) < len(CLASSES):
         found = f"{int(chosen.sum())} pictures of one class or none"
         raise InputError("config", "data", found, "pictures of both classes", "change the fold")
     return chosen
+
+
+def of_device(pictures: Pictures, device: str) -> Bool[np.ndarray, " N"]:
+    """Which pictures a device made, by a part of its name."""
+    return np.array([device in row.device for row in pictures.rows], bool)
+
+
+def style_references(pictures: Pictures, config: ConfigDict) -> Int[np.ndarray, " M"]:
+    """Numbers of the pictures whose look training lends, see `config.py`."""
+    data, development = config.data, ~pictures.is_test
+    foreign = np.zeros(len(development), bool)
+    if data.held_out:
+        foreign |= pictures.sources == data.held_out
+    if data.device:
+        home = of_device(pictures, data.device)
+        foreign |= np.isin(pictures.sources, pictures.sources[home]) & ~home
+    foreign &= development
+    return np.flatnonzero(foreign if foreign.any() else trained_on(pictures, config))
 
 
 def fold_of(pictures: Pictures, config: ConfigDict) -> Int[np.ndarray, " N"]:

@@ -17,12 +17,16 @@ from tumorchain_jax.parallel.processes import barrier, global_batch, is_primary,
 from tumorchain_jax.training.classification.init import start
 from tumorchain_jax.training.classification.source import (
     CLASSES,
+    Pictures,
     batches,
+    load_masks,
     load_pictures,
+    style_references,
     trained_on,
 )
 from tumorchain_jax.training.program import Program
 from tumorchain_jax.training.task import HostArrays, TrainingTask
+from tumorchain_jax.ultrasound.style import find_style, restyled
 from tumorchain_jax.weights.classifier_folder import save_classifier
 
 
@@ -40,22 +44,32 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
         raise InputError("config", "model.classes", found, expected, "set it")
     cache = Path(config.data.cache or workdir / "cache")
     if is_primary():
-        load_pictures(config, cache)
+        _load(config, cache)
     barrier("pictures")
-    pictures = load_pictures(config, cache)
+    pictures, masks = _load(config, cache)
     chosen = np.flatnonzero(trained_on(pictures, config))
     images, labels = pictures.images[chosen], pictures.labels[chosen]
+    masks = None if masks is None else masks[chosen]
+    style = find_style(config.data.style) if config.data.style else None
+    references = pictures.images[style_references(pictures, config)] if style else images
     weights = class_weights(labels) if config.class_weights else np.ones(len(CLASSES))
     rows = rows_of(mesh)
 
     def batches_from(step: int) -> Iterator[dict[str, jax.Array]]:
         own = local_rows(rows, config.batch_size)
         for drawn in batches(len(chosen), config.batch_size, own, config.seed, step):
+            seen = images[drawn]
+            if style:
+                keys = [(config.seed, step, row) for row in own]
+                seen = restyled(style, seen, references, keys)
+            step += 1
             batch = {
-                "image": images[drawn].astype(np.float32),
+                "image": seen.astype(np.float32),
                 "label": labels[drawn].astype(np.int32),
                 "weight": weights[labels[drawn]].astype(np.float32),
             }
+            if masks is not None:
+                batch["mask"] = masks[drawn].astype(np.float32)
             yield global_batch(batch, own, config.batch_size, rows)
 
     def describe_batch(step: int) -> Sequence[str]:
@@ -97,6 +111,12 @@ def build_task(config: ConfigDict, workdir: AnyPath, mesh: Mesh, program: Progra
         },
         export=write,
     )
+
+
+def _load(config: ConfigDict, cache: Path) -> tuple[Pictures, np.ndarray | None]:
+    """Pictures, and masks where the loss has them."""
+    pictures = load_pictures(config, cache)
+    return pictures, load_masks(config, pictures, cache) if config.mask_weight else None
 
 
 def class_weights(labels: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ ANSWER = "End with <answer> 0 </answer> for benign or <answer> 1 </answer> for m
 THINK = "Say before, within <reasoning> and </reasoning>, what is seen and what speaks for it."
 LOOK_AGAIN = f"{PICTURE}Look again at the region of the lesion, and go on."
 FILE = re.compile(r"(pictures|regions)/[0-9a-f]{16}\.png")
-KEYS = ("id", "messages", "images", "fold")
+KEYS = ("id", "messages", "images")
 Row = dict[str, Any]
 
 
@@ -36,31 +36,30 @@ def neutral_name(identity: str) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 
-def asked(arm: Arm, name: str, fold: int) -> Row:
+def asked(arm: Arm, name: str) -> Row:
     """What a model is given: the turns of the user, and the files of the pictures.
 
     Args:
         name: of the picture, neutral.
-        fold: -1 for the test part.
     """
     words = {"direct": f"{QUESTION} {ANSWER}"}.get(arm, f"{QUESTION} {THINK} {ANSWER}")
     turns = [words, LOOK_AGAIN] if arm == "look" else [words]
     images = [f"{folder}/{name}.png" for folder, _ in zip(FOLDERS, turns, strict=False)]
     messages = [{"role": "user", "content": each} for each in turns]
-    return {"id": name, "messages": messages, "images": images, "fold": fold}
+    return {"id": name, "messages": messages, "images": images}
 
 
 FOLDERS = ("pictures", "regions")
 
 
-def taught(arm: Arm, name: str, fold: int, levels: Levels, with_pathology: bool) -> Row:
+def taught(arm: Arm, name: str, levels: Levels, with_pathology: bool) -> Row:
     """The same with the turns that a model is to write.
 
     Args:
         with_pathology: the chain says the pathology before the answer does, as the paper's; its
             probabilities at the answer then tell nothing more than its words.
     """
-    row = asked(arm, name, fold)
+    row = asked(arm, name)
     rest: Sequence[Level] = LEVELS[1:] if with_pathology else LEVELS[1:-1]
     begun = f"<reasoning> {load_wording().opening} {sentences(levels, LEVELS[:1])}".strip()
     ended = f"{sentences(levels, rest)} </reasoning>{answer(levels)}".strip()
@@ -83,10 +82,10 @@ def check_asked(arm: Arm, row: Mapping[str, Any], source: object) -> None:
     Raises:
         InputError: it names what is told.
     """
-    hint = "ask with the files of `asked/` that `tumorchain bus chains` wrote"
+    hint = "ask with the files `asked-ARM.jsonl` that `tumorchain bus chains` wrote"
     if extra := sorted(set(row) - set(KEYS)):
         raise InputError(source, extra[0], "a field that tells", f"only {', '.join(KEYS)}", hint)
-    expected = asked(arm, str(row.get("id", "")), row.get("fold", -1))
+    expected = asked(arm, str(row.get("id", "")))
     for name in ("images", "messages"):
         given, own = row.get(name), expected[name]
         if given != own:

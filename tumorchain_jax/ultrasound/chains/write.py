@@ -1,15 +1,17 @@
 """`tumorchain bus chains`: a prepared folder -> records of five levels and rows of messages.
 
-OUTPUT/records.jsonl    five levels of every picture, its cluster and fold; the truth, for scoring
-OUTPUT/asked/ARM.jsonl  what a model is given of every lesion
-OUTPUT/taught/ARM.jsonl the same with what it is to write, of the development part alone
-OUTPUT/pictures/        pictures under neutral names
-OUTPUT/regions/         the lesion's region of each, cut from the picture and enlarged
+OUTPUT/records.jsonl        five levels of every picture, its cluster and fold: the truth
+OUTPUT/asked-ARM.jsonl      what a model is given of every lesion
+OUTPUT/ARM.jsonl            the same with what it is to write, of the development part
+OUTPUT/ARM-without-K.jsonl  of it, without the fold K
+OUTPUT/tokenizer.json       for models from random weights, trained on the development part
+OUTPUT/pictures/            pictures under neutral names
+OUTPUT/regions/             the lesion's region of each, cut from the picture and enlarged
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tqdm import tqdm
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.data.json_lines import read_lines
+from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.ultrasound.chains.annotation import levels_of
 from tumorchain_jax.ultrasound.chains.fields import load_wording
 from tumorchain_jax.ultrasound.chains.messages import (
@@ -38,7 +41,7 @@ from tumorchain_jax.ultrasound.lesion import Lesion, read_manifest
 from tumorchain_jax.ultrasound.picture import read_picture
 from tumorchain_jax.ultrasound.view import render
 
-RECORDS, REGION_SIDE = "records.jsonl", 224
+RECORDS, REGION_SIDE, VOCABULARY = "records.jsonl", 224, 1024
 
 
 def write_chains(
@@ -63,26 +66,28 @@ def write_chains(
     rows, fold_of = [rows[number] for number in order], fold_of[order]
     levels = [levels_of(row) for row in rows]
     with atomic_directory(output) as part:
-        for name in ("asked", "taught", *FOLDERS):
+        for name in FOLDERS:
             (part / name).mkdir()
         _write(part / RECORDS, map(_record, rows, levels, fold_of.tolist()))
         chosen = [number for number, row in enumerate(rows) if row.label in ANSWERS]
+        texts = []
         for arm in ARMS:
-            of_arm = [
-                (neutral_name(rows[k].id), int(fold_of[k]), levels[k])
-                for k in chosen
-                if arm != "look" or rows[k].box is not None
-            ]
-            given = [asked(arm, name, fold) for name, fold, _ in of_arm]
+            of_arm = [k for k in chosen if arm != "look" or rows[k].box is not None]
+            given = [asked(arm, neutral_name(rows[k].id)) for k in of_arm]
             for row in given:
                 check_asked(arm, row, row["id"])
-            _write(part / "asked" / f"{arm}.jsonl", given)
-            told = (
-                taught(arm, name, fold, known, with_pathology)
-                for name, fold, known in of_arm
-                if fold >= 0
-            )
-            _write(part / "taught" / f"{arm}.jsonl", told)
+            _write(part / f"asked-{arm}.jsonl", given)
+            told = {
+                k: taught(arm, neutral_name(rows[k].id), levels[k], with_pathology)
+                for k in of_arm
+                if fold_of[k] >= 0
+            }
+            _write(part / f"{arm}.jsonl", told.values())
+            for fold in range(folds):
+                rest = [row for k, row in told.items() if fold_of[k] != fold]
+                _write(part / f"{arm}-without-{fold}.jsonl", rest)
+            texts += [turn["content"] for row in told.values() for turn in row["messages"]]
+        Tokenizer.train(texts, VOCABULARY).save(part)
         for row in tqdm(rows, desc="pictures", unit="picture", disable=None):
             _write_pictures(data, part, row)
     known = Counter(name for each in levels for name in each.values)
@@ -129,7 +134,7 @@ def _write_pictures(data: Path, part: Path, row: Lesion) -> None:
         Image.fromarray(region).save(part / "regions" / f"{name}.png")
 
 
-def _write(path: Path, rows: "Iterator[Row] | Sequence[Row]") -> None:
+def _write(path: Path, rows: Iterable[Row]) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
 
 

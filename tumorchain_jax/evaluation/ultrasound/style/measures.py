@@ -1,6 +1,6 @@
 """Measures of a change of style.
 
-Shape letters: N M pictures, S side, F features.
+Shape letters: N pictures, S side, F features.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from tumorchain_jax.evaluation.ultrasound.logistic import fit_and_score
 from tumorchain_jax.ultrasound.lesion import Box, Lesion
 
 Pictures = UInt8[np.ndarray, "N S S"]
-Features = Float[np.ndarray, "N F"]
+Features = Float[np.ndarray, "_ F"]
 NOISE = 2 / 255
 """Of the test for hidden information: deviation of the noise, of grey values from 0 to 1."""
 
@@ -24,7 +24,7 @@ def standardized(reference: Features, *others: Features) -> list[Features]:
     return [(each - mean) / np.where(std > 1e-9, std, np.inf) for each in others]
 
 
-def kernel_distance(one: Features, other: Float[np.ndarray, "M F"]) -> float:
+def kernel_distance(one: Features, other: Features) -> float:
     """Unbiased squared MMD by the kernel (x.y / F + 1)^3 (KID: Binkowski et al. 2018).
 
     It may be slightly below 0 where both are alike.

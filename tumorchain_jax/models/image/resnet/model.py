@@ -3,6 +3,7 @@
 Shape letters: B images, H W pixels or cells, C channels.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import flax.linen as nn
@@ -133,12 +134,35 @@ class ResNet(nn.Module):
             train: normalize by the batch, and update the running statistics.
         """
         config = self.config
-        x = Convolution(config.width, 7, 2, self.dtype, name="conv1")(images)
-        x = nn.relu(BatchNorm(dtype=self.dtype, name="bn1")(x, train))
-        x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
-        for number, blocks in enumerate(config.blocks):
-            width, stride = config.width * 2**number, 1 if number == 0 else 2
-            options = (train, self.dtype, self.remat, self.scan_unroll)
-            x = Stage(blocks, width, stride, *options, name=f"layer{number + 1}")(x)
-        features = x.mean(axis=(1, 2))
+        options = (train, self.dtype, self.remat, self.scan_unroll)
+        features = trunk(config.blocks, config.width, images, *options)[-1].mean(axis=(1, 2))
         return head(config.classes, self.dtype, features), features
+
+
+def trunk(
+    blocks: Sequence[int],
+    width: int,
+    images: Float[Array, "B H W C"],
+    train: bool,
+    dtype: DTypeLike = jnp.float32,
+    remat: Remat = "none",
+    scan_unroll: int = 1,
+) -> list[Float[Array, "B h w K"]]:
+    """Features of every stage, finest first.
+
+    To be called within a compact module, whose parameters `conv1`, `bn1`, `layer1`, ... it makes.
+
+    Args:
+        blocks: of each stage.
+        width: channels of the stem.
+    """
+    x = Convolution(width, 7, 2, dtype, name="conv1")(images)
+    x = nn.relu(BatchNorm(dtype=dtype, name="bn1")(x, train))
+    x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+    stages = []
+    for number, count in enumerate(blocks):
+        stride = 1 if number == 0 else 2
+        options = (train, dtype, remat, scan_unroll)
+        x = Stage(count, width * 2**number, stride, *options, name=f"layer{number + 1}")(x)
+        stages.append(x)
+    return stages

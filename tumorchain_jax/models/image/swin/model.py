@@ -17,7 +17,13 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from tumorchain_jax.models.image.layers import PatchEmbedding, StochasticDepth, drop_rates, head
+from tumorchain_jax.models.image.layers import (
+    PatchEmbedding,
+    StochasticDepth,
+    drop_rates,
+    head,
+    mlp,
+)
 from tumorchain_jax.models.layers.attention import biased_attention
 from tumorchain_jax.models.layers.linear import Linear, LoRA
 from tumorchain_jax.models.layers.logical_axes import constrain, logical
@@ -117,9 +123,7 @@ class Block(nn.Module):
         x = x + drop(
             "drop1", self._attention(layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm1")(x))
         )
-        y = layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm2")(x)
-        y = nn.gelu(self._linear("fc1", 4 * C, ("embed", "mlp"))(y), approximate=False)
-        y = self._linear("fc2", C, ("mlp", "embed"))(constrain(y, "batch", None, None, "mlp"))
+        y = mlp(x, 4 * C, LAYER_NORM_EPSILON, self.lora, self.dtype)
         return constrain(x + drop("drop2", y), "batch", None, None, None)
 
     def _linear(self, name: str, features: int, axes: tuple[str, str]) -> Linear:

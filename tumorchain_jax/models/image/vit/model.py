@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from tumorchain_jax.models.image.layers import PatchEmbedding, StochasticDepth, head
+from tumorchain_jax.models.image.layers import StochasticDepth, head, mlp, tokens
 from tumorchain_jax.models.layers.attention import biased_attention
 from tumorchain_jax.models.layers.linear import Linear, LoRA
 from tumorchain_jax.models.layers.logical_axes import constrain, logical
@@ -83,9 +83,7 @@ class Block(nn.Module):
         y = biased_attention(q, k, v, no_bias).reshape(B, N, C)
         y = linear("proj", C, ("heads", "embed"))(y)
         x = x + StochasticDepth(name="drop1")(y, drop_rate, self.train)
-        y = layer_norm(LAYER_NORM_EPSILON, self.dtype, "norm2")(x)
-        y = nn.gelu(linear("fc1", config.mlp_size, ("embed", "mlp"))(y), approximate=False)
-        y = linear("fc2", C, ("mlp", "embed"))(constrain(y, "batch", None, "mlp"))
+        y = mlp(x, config.mlp_size, LAYER_NORM_EPSILON, self.lora, self.dtype)
         x = x + StochasticDepth(name="drop2")(y, drop_rate, self.train)
         return constrain(x, "batch", None, None), None
 
@@ -115,14 +113,9 @@ class ViT(nn.Module):
             train: drop branches by `drop_path`.
         """
         config = self.config
-        C, N = config.hidden_size, config.grid[0] * config.grid[1]
-        x = PatchEmbedding(C, config.patch, self.dtype, name="patch_embed")(images)
-        x = x.reshape(len(images), N, C)
-        zeros = logical(nn.initializers.zeros, None, None, "embed")
-        cls = self.param("cls_token", zeros, (1, 1, C)).astype(self.dtype)
-        x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, C)), x], axis=1)
+        x = tokens(self, images, config.hidden_size, config.patch, self.dtype)
         init = logical(nn.initializers.normal(0.02), None, None, "embed")
-        x = x + self.param("pos_embed", init, (1, N + 1, C)).astype(self.dtype)
+        x = x + self.param("pos_embed", init, (1, *x.shape[1:])).astype(self.dtype)
         blocks = nn.scan(
             rematerialized(Block, self.remat),
             variable_axes={"params": 0},

@@ -8,10 +8,9 @@ that name are there whose every attribute is a class without content.
 import importlib.abc
 import importlib.machinery
 import sys
+from functools import cache
 from types import ModuleType
 from typing import Any
-
-import torch
 
 
 class _Names(type):
@@ -45,7 +44,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return
 
 
-def _import_timm() -> ModuleType:
+@cache
+def import_timm() -> ModuleType:
+    """Import timm."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
@@ -57,13 +58,12 @@ def _import_timm() -> ModuleType:
     return timm
 
 
-timm = _import_timm()
-
-
-def make(architecture: str, seed: int = 0, **args: Any) -> torch.nn.Module:
+def make(architecture: str, seed: int = 0, **args: Any) -> Any:
     """A model with random weights, none of them constant, in evaluation mode."""
+    import torch
+
     torch.manual_seed(seed)
-    model = timm.create_model(architecture, pretrained=False, **args)
+    model = import_timm().create_model(architecture, pretrained=False, **args)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if not tensor.is_floating_point():

@@ -1,0 +1,137 @@
+"""The arms put to a model, turn by turn, with controls: pictures and the arm's own words alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.ultrasound.ask_lesions import ask
+from tumorchain_jax.evaluation.ultrasound.chain_scores import score_files
+from tumorchain_jax.ultrasound.chains.messages import ARMS, LOOK_AGAIN, QUESTION
+from tumorchain_jax.ultrasound.chains.write import read_records, write_chains
+from tumorchain_jax.ultrasound.lesion import MANIFEST, Box, Lesion, lines
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of pictures of one grey value each: bright ones malignant."""
+    folder = tmp_path_factory.mktemp("ask")
+    (folder / "bus" / "images").mkdir(parents=True)
+    rng, rows = np.random.default_rng(0), []
+    for number in range(40):
+        name, malignant = f"bus_{number}", bool(number % 2)
+        Image.new("L", (40, 40), 200 if malignant else 40 + number).save(
+            folder / "bus" / "images" / f"{name}.png"
+        )
+        rows.append(
+            Lesion(
+                id=name, image=f"images/{name}.png", mask="", box=Box(10, 10, 20, 15),
+                patient=name, patient_known=True, view="", device="", source="bus-bra",
+                label="malignant" if malignant else "benign", width=40, height=40,
+                hash=rng.bytes(64).hex(), cluster=number,
+            )
+        )  # fmt: skip
+    (folder / "bus" / MANIFEST).write_text("".join(lines(rows)))
+    write_chains(folder / "bus", folder / "chains", folds=2)
+    return folder / "chains"
+
+
+class Words:
+    """A tokenizer of two answers."""
+
+    def encode(self, text: str) -> list[int]:
+        return [int(text)]
+
+
+class Looker:
+    """Says by the grey value of the last picture; of some it breaks off."""
+
+    tokenizer = Words()
+
+    def __init__(self) -> None:
+        self.chats: list[Any] = []
+
+    def _bright(self, chat: Any) -> float:
+        pictures, _ = chat
+        return float(np.asarray(pictures[-1].convert("L")).mean()) if pictures else 0.0
+
+    def answer(self, chats: Sequence[Any], limit: int, *, length: int) -> list[str]:
+        self.chats += chats
+        said = []
+        for chat in chats:
+            is_first = len(chat[1]) == 1
+            if is_first and chat[1][0][1][-1].startswith(QUESTION[7:]) and self.is_look:
+                said.append("<reasoning> A lesion is seen.")
+            elif self._bright(chat) == 41.0:
+                said.append("Its shape is ov")
+            else:
+                said.append(f"</reasoning> <answer> {int(self._bright(chat) > 100)} </answer>")
+        return said
+
+    is_look = False
+
+    def next_logits(self, chats: Sequence[Any], begun: Sequence[str], length: int) -> np.ndarray:
+        assert all(text == "" or text.endswith("<answer> ") for text in begun)
+        return np.array([[0.0, self._bright(chat) / 50 - 2] for chat in chats], np.float32)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_is_asked_turn_by_turn_and_scored(arm: Any, chains: Path, tmp_path: Path) -> None:
+    model, output = Looker(), tmp_path / "replies.jsonl"
+    model.is_look = arm == "look"
+    folds = {values["id"]: values["fold"] for values, _ in read_records(chains)}
+    facts = ask(model, chains, arm, 0, output, batch=5)
+    replies = [json.loads(line) for line in output.read_text().splitlines()]
+    assert facts["asked"] == len(replies) == sum(fold == 0 for fold in folds.values())
+    assert {folds[reply["id"]] for reply in replies} == {0}
+    for pictures, spoken in model.chats:
+        words = json.dumps([texts for _, texts in spoken])
+        assert "malignant lesion" not in words
+        assert "bus_" not in words
+        assert sum(len(texts) - 1 for _, texts in spoken) == len(pictures)
+    if arm == "look":
+        roles = {tuple(role for role, _ in spoken) for _, spoken in model.chats}
+        assert roles == {("user",), ("user", "assistant", "user")}
+        last = next(spoken for _, spoken in model.chats if len(spoken) == 3)
+        assert last[2][1] == LOOK_AGAIN.split("<image>")
+        assert max(len(pictures) for pictures, _ in model.chats) == 2
+    values = score_files(chains, {arm: output}, "0")
+    assert values["arms"][arm]["auroc"][0] == 1.0
+    cut = sum("malignant" not in reply for reply in replies)
+    assert values["arms"][arm]["unparsed"] == cut == facts["asked"] - facts["with_probability"]
+
+
+def test_controls_show_nothing_or_another_lesion(chains: Path, tmp_path: Path) -> None:
+    blind, other = Looker(), Looker()
+    ask(blind, chains, "direct", 0, tmp_path / "text.jsonl", "text")
+    assert all(not pictures and len(spoken[0][1]) == 1 for pictures, spoken in blind.chats)
+    assert "<image>" not in json.dumps([spoken for _, spoken in blind.chats])
+    seen = Looker()
+    ask(seen, chains, "direct", 0, tmp_path / "seen.jsonl")
+    ask(other, chains, "direct", 0, tmp_path / "shuffled.jsonl", "shuffled")
+    own, shown = ([chat[0][0].tobytes() for chat in each.chats] for each in (seen, other))
+    assert sorted(own) == sorted(shown)
+    values = score_files(
+        chains, {"seen": tmp_path / "seen.jsonl", "shuffled": tmp_path / "shuffled.jsonl"}, "0"
+    )
+    assert values["pairs"]["shuffled - seen"]["auroc"][0] < -0.1
+
+
+def test_rows_that_tell_are_not_asked(chains: Path, tmp_path: Path) -> None:
+    path = chains / "asked-direct.jsonl"
+    before = path.read_text()
+    try:
+        path.write_text(before.replace("Is the lesion", "It is malignant. Is the lesion", 1))
+        with pytest.raises(InputError, match=r"asked-direct\.jsonl:1: messages"):
+            ask(Looker(), chains, "direct", 0, tmp_path / "out.jsonl")
+    finally:
+        path.write_text(before)
+    with pytest.raises(InputError, match="0 lesions of fold 7"):
+        ask(Looker(), chains, "direct", 7, tmp_path / "out.jsonl")
+    with pytest.raises(InputError, match="or the number of a fold"):
+        score_files(chains, {}, "some")

@@ -1,0 +1,1 @@
+"""A small ResNet that also finds the lesion, and classifies by what lies within and its shape."""
