@@ -51,6 +51,8 @@ TEXT = {
     "pad_token_id": 0,
 }
 PICTURE, START, END = 90, 91, 92
+SLOW = pytest.mark.system(haste=True)
+"""Of what a test without it proves too, on another input or a stage later."""
 GRIDS: list[list[Grid]] = [[(16, 16)], [(20, 20)], [(6, 10)], [(8, 4), (10, 12)]]
 # What a row of text has between its pictures.
 ROWS: list[tuple[list[int], list[Grid]]] = [
@@ -131,7 +133,11 @@ def window_order(grids: Sequence[Grid]) -> np.ndarray:
     return (index.numpy()[:, None] * 4 + np.arange(4)).reshape(-1)
 
 
-@pytest.mark.parametrize("grids", GRIDS, ids=str)
+@pytest.mark.parametrize(
+    "grids",
+    [*(pytest.param(grids, marks=SLOW) for grids in GRIDS[:-1]), GRIDS[-1]],
+    ids=[str(grids) for grids in GRIDS],
+)
 def test_every_block_the_merger_and_gradients_are_those_of_transformers(
     grids: list[Grid], model: Any, config: QwenVLConfig, params: dict[str, Any]
 ) -> None:
@@ -259,7 +265,7 @@ def test_positions_are_those_of_transformers(side: str, model: Any) -> None:
     assert (ours.delta[[0, 2]] < 0).all()
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("side", ["left", pytest.param("right", marks=SLOW)])
 def test_logits_are_those_of_transformers(
     side: str, model: Any, config: QwenVLConfig, params: dict[str, Any]
 ) -> None:
@@ -276,6 +282,7 @@ def test_logits_are_those_of_transformers(
     assert np.abs(np.asarray(wrong)[valid] - theirs).max() > 0.05 * np.abs(theirs).max()
 
 
+@SLOW
 def test_forty_greedy_tokens_are_those_of_transformers(
     model: Any, config: QwenVLConfig, params: dict[str, Any]
 ) -> None:
@@ -361,6 +368,7 @@ def test_sizes_are_those_of_transformers() -> None:
                 assert resized(height, width, 28, limits) == expected
 
 
+@SLOW
 def test_a_bfloat16_tower_has_finite_gradients(config: QwenVLConfig, params: dict) -> None:
     pictures = bucket([(4, 4)], patches([(4, 4)]), 32)
     module = Tower(config.tower, dtype=jnp.bfloat16, remat="full")

@@ -46,6 +46,7 @@ pytestmark = [
     pytest.mark.program,
     pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning"),
 ]
+SLOW = pytest.mark.system(haste=True)
 TOLERANCE = 1e-4
 WORDS = "Is this lesion benign or malignant? The margin is sharp, so it is: and not."
 ROWS: list[tuple[list[str], list[tuple[str, str]]]] = [
@@ -247,6 +248,7 @@ def trained(data: Path, theirs: tuple[Any, Path], tmp_path_factory: Any) -> Path
     return run
 
 
+@SLOW
 def test_lora_trains_the_adapters_alone_and_says_how_many_of_each_part(
     trained: Path, theirs: tuple[Any, Path], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,6 +277,7 @@ def leaves(tree: Any) -> dict[str, np.ndarray]:
     return {path: np.asarray(leaf) for path, leaf in flatten(tree).items()}
 
 
+@SLOW
 def test_exported_model_and_adapter_are_loaded_by_transformers_and_peft(
     trained: Path, theirs: tuple[Any, Path], tmp_path: Path
 ) -> None:
@@ -306,6 +309,7 @@ def test_exported_model_and_adapter_are_loaded_by_transformers_and_peft(
             np.testing.assert_array_equal(found[path], value)
 
 
+@SLOW
 def test_training_goes_on_from_an_imported_adapter_of_the_same_scale(
     trained: Path, theirs: tuple[Any, Path], data: Path, tmp_path: Path
 ) -> None:
@@ -356,6 +360,7 @@ def test_rows_that_cannot_be_trained_on_are_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+@SLOW
 def test_damaged_picture_ends_a_training_in_one_line(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -370,6 +375,7 @@ def test_damaged_picture_ends_a_training_in_one_line(
     assert error.count("\n") == 1
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -398,7 +404,7 @@ def open_all(config: Any, data: Path) -> None:
     open_source(config, Tokenizer.load(data))
 
 
-@pytest.mark.system(haste=True)
+@SLOW
 def test_eight_devices_give_the_losses_of_one(data: Path) -> None:
     meshes = [{}, {"fsdp": 8}, {"data": 2, "fsdp": 2, "tensor": 2, "rows": 1}]
     done = subprocess.run(

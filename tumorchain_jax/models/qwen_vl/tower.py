@@ -19,7 +19,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from tumorchain_jax.models.language.qwen2.model import RMSNorm
+from tumorchain_jax.models.language.qwen2.rotary import turn
 from tumorchain_jax.models.layers.attention import masked_attention
+from tumorchain_jax.models.layers.gated_mlp import GatedMLP
 from tumorchain_jax.models.layers.linear import Linear, LoRA
 from tumorchain_jax.models.layers.logical_axes import constrain
 from tumorchain_jax.models.layers.remat import Remat, rematerialized
@@ -90,8 +92,7 @@ def rotate_by_place(x: Float[Array, "B P H E"], hw: Int[Array, "B P 2"]) -> Floa
     angles = angles.reshape(*hw.shape[:2], 1, half)
     cos, sin = jnp.cos(angles), jnp.sin(angles)
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    a, b = wide[..., :half], wide[..., half:]
-    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1).astype(x.dtype)
+    return turn(wide, cos, sin).astype(x.dtype)
 
 
 class Attention(nn.Module):
@@ -125,23 +126,6 @@ class Attention(nn.Module):
 _HEADS = ("batch", None, "attention_heads", None)
 
 
-class MLP(nn.Module):
-    """down(silu(gate x) * up x), all with biases."""
-
-    config: TowerConfig
-    lora: LoRA | None = None
-    dtype: DTypeLike = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Float[Array, "B P C"]) -> Float[Array, "B P C"]:
-        """Apply it to each patch."""
-        size, rest = self.config.intermediate_size, (True, self.lora, self.dtype)
-        gate = Linear(size, ("embed", "mlp"), *rest, name="gate_proj")(x)
-        up = Linear(size, ("embed", "mlp"), *rest, name="up_proj")(x)
-        y = constrain(nn.silu(gate) * up, "batch", None, "mlp")
-        return Linear(x.shape[-1], ("mlp", "embed"), *rest, name="down_proj")(y)
-
-
 class Block(nn.Module):
     """x + attention(norm1 x), then x + mlp(norm2 x)."""
 
@@ -170,7 +154,8 @@ class Block(nn.Module):
         y = RMSNorm(RMS_NORM_EPSILON, self.dtype, name="norm1")(x)
         x = x + Attention(self.config, *rest, name="attn")(y, hw, mask)
         y = RMSNorm(RMS_NORM_EPSILON, self.dtype, name="norm2")(x)
-        x = constrain(x + MLP(self.config, *rest, name="mlp")(y), "batch", None, None)
+        mlp = GatedMLP(self.config.intermediate_size, True, *rest, tokens=None, name="mlp")
+        x = constrain(x + mlp(y), "batch", None, None)
         return x, x
 
 

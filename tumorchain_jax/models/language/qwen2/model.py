@@ -29,6 +29,7 @@ from tumorchain_jax.models.layers.attention import (
     one_sequence,
 )
 from tumorchain_jax.models.layers.embedding import look_up
+from tumorchain_jax.models.layers.gated_mlp import GatedMLP
 from tumorchain_jax.models.layers.linear import Linear, LoRA
 from tumorchain_jax.models.layers.logical_axes import constrain, logical
 from tumorchain_jax.models.layers.remat import Remat, rematerialized
@@ -175,33 +176,6 @@ class Attention(nn.Module):
         return out(y), cache
 
 
-class MLP(nn.Module):
-    """down(silu(gate x) * up x)."""
-
-    config: Qwen2Config
-    lora: LoRA | None = None
-    dtype: DTypeLike = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Float[Array, "B T K"]) -> Float[Array, "B T K"]:
-        """Apply it to each token."""
-
-        def linear(name: str, features: int, axes: tuple[str, str]) -> Linear:
-            return Linear(features, axes, False, self.lora, self.dtype, name=name)
-
-        size = self.config.intermediate_size
-        gate = linear("gate_proj", size, ("embed", "mlp"))(x)
-        up = linear("up_proj", size, ("embed", "mlp"))(x)
-        y = constrain(_gated(gate, up), "batch", "length", "mlp")
-        return linear("down_proj", x.shape[-1], ("mlp", "embed"))(y)
-
-
-@jax.checkpoint
-def _gated(gate: Float[Array, "B T F"], up: Float[Array, "B T F"]) -> Float[Array, "B T F"]:
-    """Made again in the backward pass: it would keep three more arrays of this size."""
-    return nn.silu(gate) * up
-
-
 class Block(nn.Module):
     """One decoder layer; returns its new cache, or its output when there is none to keep."""
 
@@ -227,7 +201,7 @@ class Block(nn.Module):
         y, cache = attention(y, positions, mask, cache, slots)
         x = x + y
         y = RMSNorm(epsilon, self.dtype, name="post_attention_layernorm")(x)
-        x = x + MLP(config, *rest, name="mlp")(y)
+        x = x + GatedMLP(config.intermediate_size, False, *rest, name="mlp")(y)
         x = constrain(x, "batch", "length", None)
         return x, (x if cache is None else cache)
 

@@ -63,5 +63,12 @@ def rotate(
         of_each = positions[:, :, None, None]
     angles = of_each.astype(jnp.float32) * frequencies
     cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
-    a, b = x[..., :half], x[..., half:]
+    return turn(x, cos, sin)
+
+
+def turn(
+    x: Float[Array, "B T H E"], cos: Float[Array, "B T 1 half"], sin: Float[Array, "B T 1 half"]
+) -> Float[Array, "B T H E"]:
+    """Rotate each dimension e of the first half with e + E/2."""
+    a, b = jnp.split(x, 2, axis=-1)
     return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
