@@ -9,6 +9,6 @@ from tumorchain_jax.llm.client import ask_all
 
 if __name__ == "__main__":
     url, journal, count = sys.argv[1:]
-    target = endpoint(url, concurrency=8)
+    target = endpoint(url, concurrency=8, timeout_s=30.0)
     replies = ask_all(target, Path(journal), questions(int(count)), lambda now: print(now.done))
     print("all", sum(reply.ok for reply in replies))

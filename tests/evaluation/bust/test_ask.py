@@ -78,7 +78,7 @@ def safety(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(3):
         Image.fromarray(np.eye(64, dtype=np.uint8) * (90 + number)).save(others / f"{number}.png")
     folder = others.parent / "safety"
-    write_safety(cases, folder, 3, 5, {"ct": others, "abdomen": others})
+    write_safety(cases, folder, 2, 5, {"ct": others, "abdomen": others})
     return folder
 
 
@@ -86,12 +86,12 @@ def test_safety_set_has_every_group_and_is_the_seeds_alone(
     cases: Path, safety: Path, tmp_path: Path
 ) -> None:
     items = read_safety(safety)
-    assert Counter(item.group for item in items) == dict.fromkeys(SAFE, 3)
+    assert Counter(item.group for item in items) == dict.fromkeys(SAFE, 2)
     assert not any(group in item.image for item in items for group in SAFE)
-    write_safety(cases, tmp_path / "again", 3, 5, {"ct": safety.parent / "pictures"})
+    write_safety(cases, tmp_path / "again", 2, 5, {"ct": safety.parent / "pictures"})
     without = [item for item in items if item.group != "abdomen"]
     assert read_safety(tmp_path / "again") == without
-    write_safety(cases, tmp_path / "other", 3, 6, {})
+    write_safety(cases, tmp_path / "other", 2, 6, {})
     assert {each.id for each in read_safety(tmp_path / "other")}.isdisjoint(i.id for i in items)
 
 
@@ -108,23 +108,23 @@ def test_erased_lesions_are_gone(cases: Path, safety: Path) -> None:
 def test_a_stopped_run_pays_for_no_reply_twice(cases: Path, safety: Path, tmp_path: Path) -> None:
     with StubServer(Behaviour(say=look)) as server:
         stub = endpoint(server.url, schema="json_schema", timeout_s=20.0)
-        counts = ask(cases, safety, tmp_path / "whole", stub, LEXICON, sweep=2)
+        counts = ask(cases, safety, tmp_path / "whole", stub, LEXICON, sweep=1)
         whole = (tmp_path / "whole" / "replies.jsonl").read_bytes()
-        asked = list(questions(items_of(cases, safety), 2, 0))
-        assert len(asked) == 12 + 33 + 2 * 19
+        asked = list(questions(items_of(cases, safety), 1, 0))
+        assert len(asked) == 12 + 22 + 19
         paid = server.paid.total()
         # What a run that was killed half-way leaves behind: a journal, and no replies.jsonl.
         half = tmp_path / "half"
         half.mkdir()
         ask_all(stub, half / JOURNAL, (request_of(each, LEXICON) for each in asked[::2]), draws=1)
-        ask(cases, safety, half, stub, LEXICON, sweep=2)
+        ask(cases, safety, half, stub, LEXICON, sweep=1)
         assert (half / "replies.jsonl").read_bytes() == whole
         assert server.paid.total() == 2 * paid
         before = server.sent
-        ask(cases, safety, half, stub, LEXICON, sweep=2)
+        ask(cases, safety, half, stub, LEXICON, sweep=1)
         assert server.sent == before
         with pytest.raises(InputError, match="name another folder"):
-            ask(cases, safety, half, stub, LEXICON, sweep=3)
+            ask(cases, safety, half, stub, LEXICON, sweep=2)
     assert sum(counts.values()) == len(asked)
     # Nothing was read from a file's name: no reply has what the name would have given.
     assert all(each["reading"].get("category") != "5" for each in read_replies(half))

@@ -168,8 +168,8 @@ def test_a_reading_may_not_contradict_itself(truth: dict[str, dict[str, Any]]) -
 
 
 def test_simulated_readers_are_recovered() -> None:
-    found = prove(LEXICON, runs=40, cases=120, seed=1)
+    found = prove(LEXICON, runs=24, cases=100, seed=1)
     for name, held in found.held.items():
-        # At 95 % coverage fewer than 34 of 40 come once in 500.
-        assert held >= 34, name
-        assert abs(found.bias[name]) < 0.02
+        # At 95 % coverage fewer than 19 of 24 come once in 1,000.
+        assert held >= 19, name
+        assert abs(found.bias[name]) < 0.03

@@ -189,5 +189,5 @@ def _thinking_lines(modes: Mapping[str, Any]) -> Iterator[str]:
 
 def _row(word: str, row: Mapping[str, Any] | None) -> str:
     if row is None or row["value"] is None:
-        return f"{word:42} undefined"
-    return f"{word:42} {shown(row)}   n {row['n']}"
+        return f"{word:41}  undefined"
+    return f"{word:41}  {shown(row)}   n {row['n']}"

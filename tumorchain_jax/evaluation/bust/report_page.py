@@ -1,5 +1,6 @@
 """The report of a run as one offline page: scores, curves, tiers, examples, flow, checklists."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -15,11 +16,13 @@ from tumorchain_jax.report.shell import page
 EXAMPLES = 3
 """Pictures of each kind."""
 STYLE = (
-    "main{max-width:72rem}pre{overflow:auto;font-size:.85rem}svg{max-width:100%}"
+    "main{max-width:72rem}svg{max-width:100%}section p{overflow-wrap:anywhere}"
+    "table{width:auto;border-collapse:collapse;margin:.3rem 0 .8rem;font-size:.9rem}"
+    "th{text-align:left;font-weight:400}th,td{padding:.1rem 1rem .1rem 0;vertical-align:top}"
     ".charts,.examples{display:flex;flex-wrap:wrap;gap:1rem}"
     ".examples figure{flex:0 1 13rem;min-width:0}"
     ".examples img{width:100%;height:10rem;object-fit:contain;background:#000}"
-    "figcaption{font-size:.8rem;overflow-wrap:anywhere}"
+    ".examples{margin:.3rem 0 1rem}figcaption{font-size:.8rem;overflow-wrap:anywhere}"
 )
 
 
@@ -48,13 +51,31 @@ def report_page(
         tiers = f"<section><h2>Difficulty tiers</h2>{chart}</section>"
     flow = (folder / "flow.svg").read_text("utf-8")
     content = f"""<header><h1>BUST-AI Bench: {escape(str(values["model"]))}</h1></header>
-<section><h2>Scores</h2><pre>{escape(said)}</pre></section>
+<section><h2>Scores</h2>{_scores(said)}</section>
 <section><h2>Answered lesions</h2><div class="charts">{charts}</div></section>
 {tiers}
 <section><h2>Examples</h2>{"".join(_examples(cases, folder))}</section>
 <section><h2>Flow of the cases</h2>{flow}</section>
 {_checklists(checklist)}"""
     return page(f"BUST-AI Bench: {values['model']}", content, more_style=STYLE)
+
+
+def _scores(said: str) -> str:
+    """The scores' text: rows of which the parts stand apart as tables, so that small screens do."""
+    parts: list[str] = []
+    rows: list[str] = []
+    for line in [*said.splitlines(), ""]:
+        name, *values = re.split(" {2,}", line)
+        if values:
+            cells = "".join(f"<td>{escape(each)}</td>" for each in values)
+            rows.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+            continue
+        if rows:
+            parts.append(f"<table>{''.join(rows)}</table>")
+            rows = []
+        if line:
+            parts.append(f"<p>{escape(line)}</p>")
+    return "".join(parts)
 
 
 def _kind(case: Case) -> str:
