@@ -145,7 +145,7 @@ def _analyze_all(options: argparse.Namespace, inputs: "Fetched") -> int:
     for question in () if options.force else questions:
         check_scope(question)
     check_numbers(options, rounds=(1, 16), seed=SEEDS)
-    asked = [each for case in cases for each in list_questions(case, questions)]
+    asked = [each for case in cases for each in list_questions(case, questions, options.output)]
     done = [each for each in asked if options.resume and (each.output / RECORD).is_file()]
     todo = [each for each in asked if each not in done]
     several = any(each.output != options.output for each in asked)

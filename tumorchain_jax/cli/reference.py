@@ -24,6 +24,7 @@ help texts, not this page.
 | `options.py` | flags and checks that several subcommands share |
 | `evaluate_endpoint.py` | the flags of `evaluate --by endpoint`, and its call |
 | `segmenter_flags.py` | the flags that choose a segmenter |
+| `web_input.py` | series on a DICOMweb server as inputs |
 | `printing.py` | lines and chains at the terminal, without control characters |
 | `reference.py` | writes this page |
 | `demo.py`, `analyze.py`, ... | one subcommand each |

@@ -25,16 +25,18 @@ class AskedPaths:
     output: Path
 
 
-def list_questions(case: CasePaths, questions: Sequence[str]) -> list[AskedPaths]:
-    """Name the report of each question about a scan; one question has the scan's own folder."""
+def list_questions(case: CasePaths, questions: Sequence[str], root: Path) -> list[AskedPaths]:
+    """Name the report of each question about a scan; one question has the scan's own folder.
+
+    Args:
+        root: folder of all outputs.
+    """
     if len(questions) == 1:
         return [AskedPaths(case, questions[0], case.name, case.output)]
-    names = [f"question-{number}" for number in range(1, len(questions) + 1)]
-    # A single scan's folder is the output itself.
-    inside = "" if case.output.name != Path(case.name).name else f"{case.name}/"
+    folders = [case.output / f"question-{n}" for n in range(1, len(questions) + 1)]
     return [
-        AskedPaths(case, question, f"{inside}{name}", case.output / name)
-        for name, question in zip(names, questions, strict=True)
+        AskedPaths(case, question, folder.relative_to(root).as_posix(), folder)
+        for question, folder in zip(questions, folders, strict=True)
     ]
 
 
