@@ -266,14 +266,11 @@ class Load:
     def run(self, seconds: float, clients: int) -> None:
         """Put load on the server; kill it in the middle; end it."""
         threads = [Client(seed, self) for seed in range(clients)]
-        started = time.monotonic()
         for each in threads:
             each.start()
-        while (passed := time.monotonic() - started) < seconds:
-            time.sleep(0.5)
-            self.memory[-1].append(self._server.resident())
-            if not self.kills and passed > seconds / 2:
-                self._kill()
+        self._watch(seconds / 2)
+        self._kill()
+        self._watch(seconds / 2)
         self.stop.set()
         for each in threads:
             each.join(180)
@@ -285,6 +282,13 @@ class Load:
         left = [each.name for each in self._scratch.iterdir() if each.name != "server.log"]
         if left:
             self.tally.fail(f"files are left: {left}")
+
+    def _watch(self, seconds: float) -> None:
+        """Let the clients work, and note the server's memory."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.memory[-1].append(self._server.resident())
+            time.sleep(0.5)
 
     def _kill(self) -> None:
         self.down = True

@@ -199,7 +199,7 @@ class Viewer {
           const edge = x === 0 || y === 0 || x === columns - 1 || y === rows - 1
             || labels[voxel - right] !== label || labels[voxel + right] !== label
             || labels[voxel - down] !== label || labels[voxel + down] !== label;
-          alpha = edge ? opacity : 0.18 * opacity;
+          alpha = edge ? opacity : 0.08 * opacity;
         }
         for (let c = 0; c < 3; c++) {
           data[pixel + c] = grey * (1 - alpha) + colours[label * 3 + c] * alpha;

@@ -169,7 +169,9 @@ class Comparison {
   }
 
   difference() {
-    const [a, b] = this.chosen.map((each) => each.metadata);
+    const shown = [...this.cards.children];  // the first is the one that is seen first
+    const order = [...this.chosen].sort((x, y) => shown.indexOf(x.body) - shown.indexOf(y.body));
+    const [a, b] = order.map((each) => each.metadata);
     const same = a.headline === b.headline ? "the same answer" : "different answers";
     const only = (one, other) =>
       one.organs_looked_at.filter((organ) => !other.organs_looked_at.includes(organ));
