@@ -179,8 +179,8 @@ class VisionLanguageModel:
         tower, tokenizer = self.model.config.tower, self.tokenizer
         cut = [[patches_of(each, tower, self.limits) for each in pictures] for pictures, _ in chats]
         grids = [[grid for _, grid in row] for row in cut]
-        for row in grids:
-            bucket_for(row)  # before anything is tokenized
+        for own in grids:
+            bucket_for(own)  # before anything is tokenized
         opened = open_answer(tokenizer)
         rows = [
             [*encode_chat(tokenizer, turns, own)[0], *opened, *tokenizer.encode(start)]

@@ -110,8 +110,9 @@ def next_logits(
     embedded: Embedded | None = None,
 ) -> Float[Array, "B V"]:
     """Logits of what comes after each row; the arguments are those of `continue_text`."""
-    cache = empty_cache(decoder.config, *tokens.shape, decoder.dtype)
-    start, prompts = jnp.zeros(len(tokens), jnp.int32), embedded[:2] if embedded else ()
+    B, T = tokens.shape
+    cache = empty_cache(decoder.config, B, T, decoder.dtype)
+    start, prompts = jnp.zeros(B, jnp.int32), embedded[:2] if embedded else ()
     return decoder.apply({"params": params}, cache, start, tokens, valid, *prompts, method=_read)[0]
 
 

@@ -165,7 +165,7 @@ CLASSIFIER: Mapping[str, Rule] = {
 TRANSLATION: Mapping[str, Rule] = {
     "method": Choice(("cyclegan", "cut")),
     "data.view": Choice(VIEWS),
-    "data.side": Number(16, whole=True),
+    "data.side": Number(24, whole=True),  # less leaves the discriminator no patch
     "data.fold_seed": SEED,
     "pool": POSITIVE,
     "cycle_weight": NOT_NEGATIVE,

@@ -49,7 +49,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tiny(prepared: Path, method: str, steps: int) -> Any:
     config = base_config(method, TranslationConfig(2, 1, 2))
-    config.data.folder, config.data.side, config.steps = str(prepared), 16, steps
+    config.data.folder, config.data.side, config.steps = str(prepared), 24, steps
     config.data.folds, config.nce_places, config.pool, config.log_every = 3, 16, 2, 1
     return config
 
@@ -80,7 +80,7 @@ def test_both_are_trained_resumed_and_measured_beside_the_untrained(
     assert "hidden_growth" not in table["cut"]
     assert all(images.shape == own.held_a.shape for images in made.values())
     write_grid(tmp_path / "grid.png", own, made)
-    assert Image.open(tmp_path / "grid.png").size == (2 * 8 * 20, 2 * 6 * 20)
+    assert Image.open(tmp_path / "grid.png").size == (2 * 8 * 28, 2 * 6 * 28)
     assert "cyclegan" in table_text(values)
     again = methods["cyclegan"]
     assert isinstance(again, Translator)
@@ -100,6 +100,7 @@ def test_looks_that_cannot_be_trained_are_refused(prepared: Path, tmp_path: Path
         with pytest.raises(InputError, match=f"data.{name}|data.b"):
             looks(pictures, config)
     config = tiny(prepared, "cut", 1)
-    config.data.side = 18
-    with pytest.raises(InputError, match=r"data\.side: found 18"):
-        train(config, tmp_path / "odd")
+    for side in (20, 26):
+        config.data.side = side
+        with pytest.raises(InputError, match=rf"data\.side: found {side}"):
+            train(config, tmp_path / "odd")

@@ -95,7 +95,7 @@ def ask(
 def _rows(data: Path, arm: Arm, fold: int) -> list[Mapping[str, Any]]:
     folds = {values["id"]: values["fold"] for values, _ in read_records(data)}
     path = data / f"asked-{arm}.jsonl"
-    rows = []
+    rows: list[Mapping[str, Any]] = []
     for source, _, row in read_lines(path):
         check_asked(arm, row, source)
         if folds.get(row["id"]) == fold:
@@ -136,8 +136,8 @@ def _converse(
             spoken[row].append(("user", parts))
             places = sum(len(texts) - 1 for _, texts in spoken[row])
             chats.append((pictures[row][:places], list(spoken[row])))
-        for row, reply in enumerate(model.answer(chats, LIMIT, length=LENGTH)):
-            said[row].append(reply)
+        for row, words in enumerate(model.answer(chats, LIMIT, length=LENGTH)):
+            said[row].append(words)
     begun = [_up_to_slot(texts[-1]) for texts in said]
     # Rows without an answer take part, so that one program serves all batches.
     logits = model.next_logits(chats, [text or "" for text in begun], LENGTH + LIMIT)

@@ -83,16 +83,14 @@ def check_asked(arm: Arm, row: Mapping[str, Any], source: object) -> None:
         InputError: it names what is told.
     """
     hint = "ask with the files `asked-ARM.jsonl` that `tumorchain bus chains` wrote"
-    if extra := sorted(set(row) - set(KEYS)):
-        raise InputError(source, extra[0], "a field that tells", f"only {', '.join(KEYS)}", hint)
+    if strange := sorted(set(row) - set(KEYS)):
+        raise InputError(source, strange[0], "a field that tells", f"only {', '.join(KEYS)}", hint)
     expected = asked(arm, str(row.get("id", "")))
     for name in ("images", "messages"):
         given, own = row.get(name), expected[name]
         if given != own:
-            differing = next(
-                (each for each in given if each not in own) if isinstance(given, list) else (),
-                given,
-            )
+            extra = [each for each in given if each not in own] if isinstance(given, list) else []
+            differing = extra[0] if extra else given
             found = f"{differing!r}"[:100]
             raise InputError(source, name, found, f"what {arm} asks of every picture", hint)
     for path in expected["images"]:

@@ -137,7 +137,8 @@ def parse(text: str) -> Parsed:
     ended = "<answer>" in text or re.search(r"</(?:reasoning|think)>\s*$", text) is not None
     cut = parts.pop() if parts and not ended and not parts[-1].endswith(".") else ""
     values: dict[str, list[str]] = {}
-    loose, unread = [], []
+    loose: list[str] = []
+    unread: list[str] = []
     for part in parts:
         exact = dict(_exact(part))
         found = exact or dict(_phrases(part))

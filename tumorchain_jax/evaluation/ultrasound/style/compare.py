@@ -108,7 +108,7 @@ def split_looks(pictures: Pictures, config: ConfigDict) -> Looks:
         if which.sum() < 4:
             found = f"{int(which.sum())} held-out pictures of {config.data[name]}"
             raise InputError("config", f"data.{name}", found, "4 or more", "use fewer folds")
-    rows = [pictures.rows[number] for number in np.flatnonzero(of_a)]
+    rows = [pictures.rows[int(number)] for number in np.flatnonzero(of_a)]
     return Looks(images[trained["a"]], images[trained["b"]], images[of_a], images[of_b], rows)
 
 
