@@ -59,10 +59,10 @@ def read_run(folder: Path) -> JudgedRun:
         InputError: it is none.
     """
     run = read_json(folder / SCORE, _HINT).get("run")
-    names = [run.get(name) for name in ("judge", "items")] if isinstance(run, dict) else []
-    if not names or not all(isinstance(name, str) for name in names):
+    judge, items = (run.get("judge"), run.get("items")) if isinstance(run, dict) else ("", "")
+    if not (isinstance(judge, str) and isinstance(items, str) and judge and items):
         raise InputError(folder / SCORE, "run", repr(run)[:80], "judge and items", _HINT)
-    return JudgedRun(*names, tuple(read_judged(folder / ROWS)))
+    return JudgedRun(judge, items, tuple(read_judged(folder / ROWS)))
 
 
 def agree(runs: Sequence[JudgedRun]) -> dict[str, Any]:
