@@ -202,7 +202,7 @@ def slow_draws(*runs: list[Item]) -> np.ndarray:
     rng = np.random.default_rng(9)
     of = [{str(p): [i for i in run if i.patient == str(p)] for p in range(40)} for run in runs]
     draws = []
-    for _ in range(1500):
+    for _ in range(500):
         drawn = rng.integers(0, 40, 40).astype(str)
         draws.append([slow_average([i for p in drawn for i in items[p]]) for items in of])
     return np.array(draws)

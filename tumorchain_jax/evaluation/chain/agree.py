@@ -59,8 +59,8 @@ def read_run(folder: Path) -> JudgedRun:
         InputError: it is none.
     """
     run = read_json(folder / SCORE, _HINT).get("run")
-    judge, items = (run.get("judge"), run.get("items")) if isinstance(run, dict) else (None, None)
-    if not isinstance(judge, str) or not isinstance(items, str):
+    judge, items = (run.get("judge"), run.get("items")) if isinstance(run, dict) else ("", "")
+    if not (isinstance(judge, str) and isinstance(items, str) and judge and items):
         raise InputError(folder / SCORE, "run", repr(run)[:80], "judge and items", _HINT)
     return JudgedRun(judge, items, tuple(read_judged(folder / ROWS)))
 
