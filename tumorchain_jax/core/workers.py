@@ -1,5 +1,6 @@
 """Worker pools for many equal tasks: local processes, or a Ray cluster."""
 
+import logging
 import os
 import socket
 import threading
@@ -73,7 +74,7 @@ class RayWorkers(Executor):
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
         try:
-            ray.init(address or None, log_to_driver=False, logging_level="error")
+            ray.init(address or None, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError) as error:
             raise _no_cluster(f"{address} ({error})") from error
         self._ray = ray
