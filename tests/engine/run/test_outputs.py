@@ -175,8 +175,7 @@ def test_chain_of_custody_shows_the_words_that_a_record_rests_on(done: Path) -> 
     assert any(line.startswith("    edge ") and "(level " in line for line in lines)
     with pytest.raises(InputError, match="record 0000000000000000: found 0 of them, expected one"):
         find(done, "0" * 16)
-    with pytest.raises(InputError, match=r"found \d+ of them"):
-        find(done, "")
+    assert find(done, "")[1].trace == first.records[0].trace
 
 
 def test_markup_in_reports_and_names_stays_text(make_cases: MakeCases, tmp_path: Path) -> None:
