@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,17 @@ from tumorchain_jax.weights import pickles
 TIERS = ("program", "system")
 # Real scans and tokenizer ranks stay out of the repository; beside the checkout unless told else.
 SHARED = Path(os.environ.get("TUMORCHAIN_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers and the processes that tests start share what any of them has compiled."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="compiled-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

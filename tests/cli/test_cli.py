@@ -118,6 +118,7 @@ def test_the_same_seed_gives_the_same_report(
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.system(haste=True)
 def test_a_folder_of_scans_with_a_broken_one(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ def test_info_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(facts["organs"]) == 56
 
 
+@pytest.mark.system(haste=True)
 def test_overwrite_replaces_a_report_and_nothing_else(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

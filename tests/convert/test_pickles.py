@@ -64,6 +64,7 @@ def test_pickles_are_imported_and_go_back_as_safetensors(
     assert not [name for name in names if name.endswith(".bin")]
 
 
+@pytest.mark.usefixtures("pickles_opened_here")
 def test_state_dict_in_a_dict_is_found(pickled: Path, tmp_path: Path) -> None:
     path = pickled / "pytorch_model-00001-of-00002.bin"
     torch.save({"epoch": 3, "state_dict": torch.load(path, weights_only=True)}, path)
@@ -98,12 +99,14 @@ def test_what_is_no_state_dict_is_refused(
     refuse((path.name, words), "import", pickled)
 
 
+@pytest.mark.usefixtures("pickles_opened_here")
 def test_key_in_two_pickles_is_refused(pickled: Path, refuse: Callable[..., None]) -> None:
     first = pickled / "pytorch_model-00001-of-00002.bin"
     (pickled / "more.bin").write_bytes(first.read_bytes())
     refuse(("it in two files", "remove one"), "import", pickled)
 
 
+@pytest.mark.usefixtures("pickles_opened_here")
 def test_files_of_a_trainer_are_no_weights(pickled: Path, tmp_path: Path) -> None:
     for name in ("training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state_0.pth"):
         (pickled / name).write_bytes(pickle.dumps(Malicious(tmp_path / "it-ran")))
@@ -112,6 +115,7 @@ def test_files_of_a_trainer_are_no_weights(pickled: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "it-ran").exists()
 
 
+@pytest.mark.usefixtures("pickles_opened_here")
 def test_projector_alone_asks_for_its_encoder(tmp_path: Path, refuse: Callable[..., None]) -> None:
     (tmp_path / "m3d").mkdir()
     keys = [

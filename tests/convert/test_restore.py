@@ -46,7 +46,17 @@ print(max(pieces))
 """
 
 
-@pytest.mark.parametrize("mesh", [(1,), (2, 2), (8,)], ids=["1", "2x2", "8"])
+HASTE = pytest.mark.system(haste=True)
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        pytest.param((1,), id="1", marks=HASTE),
+        pytest.param((2, 2), id="2x2"),
+        pytest.param((8,), id="8", marks=HASTE),
+    ],
+)
 def test_arrays_are_equal_on_every_mesh(
     mesh: tuple[int, ...], imported: Path, tmp_path: Path
 ) -> None:

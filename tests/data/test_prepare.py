@@ -97,6 +97,7 @@ def adds_up(facts: dict) -> bool:
 
 
 @pytest.mark.program
+@pytest.mark.system(haste=True)
 def test_training_reads_a_prepared_data_set(
     written: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

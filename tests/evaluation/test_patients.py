@@ -189,6 +189,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return paths
 
 
+@pytest.mark.system(haste=True)
 def test_tumours_are_painted_into_real_scans_one_at_a_time(
     analyzer: Analyzer, real: tuple[Path, Path]
 ) -> None:

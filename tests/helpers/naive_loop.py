@@ -1,6 +1,6 @@
 """A naive reasoning loop: host-side Python without a cache, for a tiny model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,7 +64,7 @@ class NaiveRound(NamedTuple):
 
 Run = tuple[list[NaiveRound], int]
 """All rounds, and why there were no more."""
-Runs = dict[str, list[Run]]
+Runs = Callable[[str], list[Run]]
 """By config, then by question."""
 
 

@@ -71,6 +71,7 @@ def test_batch_gives_what_each_gives_alone(patient: Patient) -> None:
         assert single.question == report.question == question
 
 
+@pytest.mark.system(haste=True)
 def test_scan_is_encoded_once_for_all_its_questions(
     patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def test_question_that_joins_others_has_the_answer_that_it_has_alone() -> None:
     assert len({str(words(trace)) for trace in alone}) > 3  # so that a mix-up is seen
 
 
+@pytest.mark.system(haste=True)
 def test_dropped_question_leaves_its_slot() -> None:
     analyzer = Analyzer.load(batch_size=2, max_rounds=3)
     patient = make_patient(2)

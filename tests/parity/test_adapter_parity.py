@@ -135,7 +135,7 @@ def prepared(
 
 # The others' merged weights are compared, which is as strict and needs no compiling.
 COMPUTED = (
-    *("two-projections", "the-head-too", "some-layers", "rslora", "modules-to-save"),
+    *("the-head-too", "rslora", "modules-to-save"),
     *("ranks-of-layers", "tied-embedding-saved"),
 )
 

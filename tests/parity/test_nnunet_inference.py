@@ -32,6 +32,7 @@ from tumorchain_jax.segmentation.tiles import gaussian, tile_starts
 torch = pytest.importorskip("torch")
 pytest.importorskip("nnunetv2")
 pytestmark = pytest.mark.usefixtures("pickles_opened_here")
+HASTE = pytest.mark.system(haste=True)
 
 # Of a preprocessed scan's voxels, in units of the plan's standard deviation.
 TOLERANCE = 1e-4
@@ -220,18 +221,19 @@ def test_a_scan_is_preprocessed_as_by_them(
 @pytest.mark.parametrize(
     ("shape", "spacing", "mirror", "changes"),
     [
-        ((50, 40, 30), (0.9, 0.8, 2.5), True, {"folds": 2}),
+        pytest.param((50, 40, 30), (0.9, 0.8, 2.5), True, {"folds": 2}, marks=HASTE),
         ((50, 40, 30), (0.9, 0.8, 2.5), False, {"folds": 2}),
         # Smaller than a tile along some axes, and along all.
         ((70, 20, 9), (0.9, 0.8, 2.5), False, {}),
         ((20, 20, 9), (0.9, 0.8, 2.5), True, {}),
         # Resampled plane by plane, both ways.
         ((70, 60, 12), (0.9, 0.8, 5.0), False, {}),
-        (
+        pytest.param(
             (40, 50, 30),
             (0.9, 0.8, 2.5),
             True,
             {"transpose_forward": [1, 2, 0], "transpose_backward": [2, 0, 1]},
+            marks=HASTE,
         ),
     ],
 )

@@ -28,7 +28,7 @@ TOLERANCE = 1e-5
 # Sides that all differ, even numbers of cells and odd ones, a stage of one block and of three.
 SMALL = ResNet3DConfig((32, 64, 96), (1, 2, 3, 1), 4)
 LAYOUTS = (
-    "whole",
+    pytest.param("whole", marks=pytest.mark.system(haste=True)),
     pytest.param("five-year", marks=pytest.mark.system),
     pytest.param("report", marks=pytest.mark.system),
 )

@@ -119,7 +119,12 @@ def saved(
     return model, projector, named
 
 
-@pytest.mark.parametrize("layout", ["bare", "clip", "lamed"])
+HASTE = pytest.mark.system(haste=True)
+
+
+@pytest.mark.parametrize(
+    "layout", [pytest.param("bare", marks=HASTE), "clip", pytest.param("lamed", marks=HASTE)]
+)
 def test_published_files_are_read_and_written_back(
     layout: str, tmp_path: Path, random_m3d: RandomM3D
 ) -> None:

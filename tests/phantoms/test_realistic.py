@@ -56,6 +56,7 @@ def components(mask: np.ndarray) -> int:
     return int(ndimage.label(mask, np.ones((3, 3, 3)))[1])
 
 
+@pytest.mark.system(haste=True)
 def test_same_seed_gives_the_same_bytes(realistic: list[Patient]) -> None:
     first, again = realistic[0], make_patient(realistic[0].seed, REALISTIC)
     assert truth(first) == truth(again)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -44,7 +44,9 @@ CONFIGS = {
     "all": replace(LOOP, history="all", sampling=Sampling(temperature=1.3, top_p=0.9)),
     "latest": replace(LOOP, history="latest"),
 }
-EVERY_CONFIG = pytest.mark.parametrize("name", CONFIGS)
+EVERY_CONFIG = pytest.mark.parametrize(
+    "name", ["latest", pytest.param("all", marks=pytest.mark.system(haste=True))]
+)
 # What the model likes to say. Bladder, heart and lungs are never in a mask.
 SAID = " spleen liver pancreas stomach colon aorta bladder heart lung left right kidney the ., 肝"
 MASKED = ("spleen", "liver", "pancreas", "stomach", "colorectum", "aorta")
@@ -117,10 +119,14 @@ def world(chat: Chat) -> World:
 
 @pytest.fixture(scope="module")
 def runs(world: World) -> Runs:
-    """What the naive loop does with the questions, under each config."""
-    questions = [world.question(seed) for seed in range(QUESTIONS)]
-    loops = {name: NaiveLoop(world.chat, world.params, config) for name, config in CONFIGS.items()}
-    return {name: [loop(question) for question in questions] for name, loop in loops.items()}
+    """What the naive loop does with the questions, by the name of a config."""
+
+    @cache
+    def run(name: str) -> list[Run]:
+        loop = NaiveLoop(world.chat, world.params, CONFIGS[name])
+        return [loop(world.question(seed)) for seed in range(QUESTIONS)]
+
+    return run
 
 
 def request_of(questions: Sequence[Question]) -> Request:
@@ -193,7 +199,7 @@ def test_equals_the_naive_loop(world: World, runs: Runs, name: str) -> None:
         batch = range(start, start + 3)
         rows = rows_of(world, CONFIGS[name], [world.question(seed) for seed in batch])
         for seed, row in zip(batch, rows, strict=True):
-            assert_equal(world.chat, row, runs[name][seed])
+            assert_equal(world.chat, row, runs(name)[seed])
 
 
 def test_extend_gives_the_logits_of_the_whole_sequence(world: World) -> None:
@@ -225,7 +231,7 @@ def test_a_batch_of_three_equals_three_batches_of_one(world: World, runs: Runs, 
         together = rows_of(world, CONFIGS[name], questions)
         for seed, question in enumerate(questions, start):
             (alone,) = rows_of(world, CONFIGS[name], [question])
-            assert_equal(world.chat, alone, runs[name][seed])
+            assert_equal(world.chat, alone, runs(name)[seed])
             leaves = jax.tree.leaves(alone), jax.tree.leaves(together[seed - start])
             for got, expected in zip(*leaves, strict=True):
                 np.testing.assert_allclose(got, expected, atol=1e-4, rtol=0)
@@ -234,7 +240,7 @@ def test_a_batch_of_three_equals_three_batches_of_one(world: World, runs: Runs, 
 @EVERY_CONFIG
 def test_the_questions_reach_every_case(world: World, runs: Runs, name: str) -> None:
     seen: Counter = Counter()
-    for seed, (rounds, stop) in enumerate(runs[name]):
+    for seed, (rounds, stop) in enumerate(runs(name)):
         question = world.question(seed)
         seen[stop] += 1
         seen["organs enter in mid-decode"] += len(rounds) > 1

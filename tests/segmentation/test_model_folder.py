@@ -359,6 +359,7 @@ def test_folder_that_is_there_is_left_alone(ours: Path, model: SegmentationModel
 # ---------------------------------------------------------------- tumorchain convert
 
 
+@pytest.mark.system(haste=True)
 def test_convert_inspects_imports_exports_and_verifies(
     theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

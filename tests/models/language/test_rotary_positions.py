@@ -82,6 +82,7 @@ def test_rows_of_unequal_positions_make_a_difference(params: dict) -> None:
     np.testing.assert_array_equal(picture[:, :4], plain[:, :4])
 
 
+@pytest.mark.system(haste=True)
 def test_delta_for_each_row_continues_after_a_picture(params: dict) -> None:
     """The first 9 with positions of their own, the words behind them with a delta alone."""
     decoder, tree = Decoder(CONFIG, unrolled=True), {"params": unroll(params)}

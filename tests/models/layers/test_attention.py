@@ -87,6 +87,7 @@ def test_kernel_for_tpus_is_refused_for_rows_that_it_cannot_cut() -> None:
 ON_MESH = Path(__file__).with_name("splash_on_mesh.py")
 
 
+@pytest.mark.system(haste=True)
 def test_each_device_attends_with_its_own_rows_and_heads() -> None:
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
     done = subprocess.run(

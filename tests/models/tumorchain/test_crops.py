@@ -142,6 +142,7 @@ def test_references_to_slots_become_the_tokens_that_they_hold(lens: TumorChainCo
     np.testing.assert_array_equal(found[1], [-1, 0, M - 1, *roi_index[1, 2, :2]])
 
 
+@pytest.mark.system(haste=True)
 def test_gradients_reach_the_embedding_and_are_the_same_one_crop_after_the_other(
     lens: TumorChainConfig, params: dict, volumes: tuple
 ) -> None:

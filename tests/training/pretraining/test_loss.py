@@ -45,6 +45,7 @@ def logits() -> dict[str, jax.Array]:
     }
 
 
+@pytest.mark.system(haste=True)
 def test_loss_weighs_each_group_the_same_whatever_its_size(logits: dict[str, jax.Array]) -> None:
     once, _ = patch_label_loss(logits, patches())
     more = np.array(

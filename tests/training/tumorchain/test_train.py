@@ -79,6 +79,7 @@ def test_training_seeds_include_those_of_the_initial_checkpoint(
     assert training_seeds(continued, phantoms) == [(0, 6), (1_000_000, 4_000)]
 
 
+@pytest.mark.system(haste=True)
 def test_new_phantoms_take_the_tokenizer_of_the_model_that_is_trained_on(
     config: ConfigDict, tmp_path: Path
 ) -> None:
