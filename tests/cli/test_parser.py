@@ -42,6 +42,7 @@ def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str
     assert files - {*listed} == {
         *(
             "__init__",
+            "bus_chains",
             "evaluate_endpoint",
             "engine_score",
             "main",

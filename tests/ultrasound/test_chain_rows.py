@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.chat_rows import read_chat_rows
 from tumorchain_jax.ultrasound.chains.messages import ARMS, asked, check_asked
@@ -149,7 +150,9 @@ def test_a_planted_label_is_refused(plant: str) -> None:
         check_asked("direct", row, "row")
 
 
-def test_chains_of_bad_input_are_refused(prepared: Path, tmp_path: Path) -> None:
+def test_chains_of_bad_input_are_refused(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def odd(row: Lesion) -> Lesion:
         return replace(row, descriptors={"shape": "star"} if row.id == "breast_benign_0" else {})
 
@@ -157,7 +160,11 @@ def test_chains_of_bad_input_are_refused(prepared: Path, tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"breast_benign_0: descriptors\.shape: found 'star'"):
         write_chains(bad, tmp_path / "out", folds=2)
     assert not (tmp_path / "out").exists()
-    write_chains(prepared, tmp_path / "good", folds=2)
+    words = ["bus", "chains", "--data", str(prepared), "-o", str(tmp_path / "good")]
+    for wrong in (["--folds", "1"], ["--edition", "2025"]):
+        assert main([*words, *wrong]) == 2
+    assert main([*words, "--folds", "2"]) == 0
+    assert "24 lesions asked about" in capsys.readouterr().out
     path = tmp_path / "good" / "records.jsonl"
     path.write_text(re.sub('"category": "4a"', '"category": "9"', path.read_text(), count=1))
     with pytest.raises(InputError, match=r"records\.jsonl:\d+: levels: found category: '9'"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ultrasound.ask_lesions import ask
 from tumorchain_jax.evaluation.ultrasound.chain_scores import score_files
@@ -106,7 +107,9 @@ def test_an_arm_is_asked_turn_by_turn_and_scored(arm: Any, chains: Path, tmp_pat
     assert values["arms"][arm]["unparsed"] == cut == facts["asked"] - facts["with_probability"]
 
 
-def test_controls_show_nothing_or_another_lesion(chains: Path, tmp_path: Path) -> None:
+def test_controls_show_nothing_or_another_lesion(
+    chains: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     blind, other = Looker(), Looker()
     ask(blind, chains, "direct", 0, tmp_path / "text.jsonl", "text")
     assert all(not pictures and len(spoken[0][1]) == 1 for pictures, spoken in blind.chats)
@@ -120,6 +123,12 @@ def test_controls_show_nothing_or_another_lesion(chains: Path, tmp_path: Path) -
         chains, {"seen": tmp_path / "seen.jsonl", "shuffled": tmp_path / "shuffled.jsonl"}, "0"
     )
     assert values["pairs"]["shuffled - seen"]["auroc"][0] < -0.1
+    replies = [f"{name}={tmp_path / name}.jsonl" for name in ("seen", "text")]
+    words = ["bus", "score", "--data", str(chains), "--part", "0", "--replies"]
+    assert main([*words, *replies]) == 0
+    assert "text - seen: AUROC -0." in capsys.readouterr().out
+    assert main([*words, "no-arm"]) == 2
+    assert "--replies: found no-arm" in capsys.readouterr().err
 
 
 def test_rows_that_tell_are_not_asked(chains: Path, tmp_path: Path) -> None:

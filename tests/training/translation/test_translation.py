@@ -1,4 +1,4 @@
-"""Translations between looks: trained, resumed, exported, measured; and settings that cannot be."""
+"""Translations between looks: trained, exported, measured; and settings that cannot be."""
 
 import json
 from pathlib import Path
@@ -55,9 +55,7 @@ def tiny(prepared: Path, method: str, steps: int) -> Any:
 
 
 @pytest.mark.system(haste=True)
-def test_both_are_trained_resumed_and_measured_beside_the_untrained(
-    prepared: Path, tmp_path: Path
-) -> None:
+def test_both_are_trained_and_measured_beside_the_untrained(prepared: Path, tmp_path: Path) -> None:
     config = tiny(prepared, "cyclegan", 2)
     train(config, tmp_path / "whole")
     rows = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
@@ -80,7 +78,8 @@ def test_both_are_trained_resumed_and_measured_beside_the_untrained(
     assert "hidden_growth" not in table["cut"]
     assert all(images.shape == own.held_a.shape for images in made.values())
     write_grid(tmp_path / "grid.png", own, made)
-    assert Image.open(tmp_path / "grid.png").size == (2 * 8 * 28, 2 * 6 * 28)
+    with Image.open(tmp_path / "grid.png") as grid:
+        assert grid.size == (2 * 8 * 28, 2 * 6 * 28)
     assert "cyclegan" in table_text(values)
     again = methods["cyclegan"]
     assert isinstance(again, Translator)

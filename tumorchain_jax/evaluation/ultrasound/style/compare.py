@@ -217,18 +217,18 @@ def table_text(values: Mapping[str, Any]) -> str:
         f"trained on {facts['train_a']} and {facts['train_b']} pictures; measured on "
         f"{facts['held_a']} held out ({facts['malignant']} malignant) against {facts['held_b']}",
         f"{'method':<12}{'KID random':>11}{'spectrum':>10}{'to target':>11}{'spectrum':>10}"
-        f"{'overlap':>9}{'hidden x':>10}  malignancy",
+        f"{'overlap':>9}{'hidden x':>10}{'cycle':>7}  malignancy",
     ]
     for name, row in values["methods"].items():
         one, two = row["random network"], row["spectrum"]
-        hidden = f"{row['hidden_growth']:.2f}" if "hidden_growth" in row else "-"
+        hidden, cycle = (f"{row[k]:.2f}" if k in row else "-" for k in ("hidden_growth", "cycle"))
         area = "-"
         if "malignancy" in row:
             (value, *_), (change, low, high) = row["malignancy"], row["malignancy_change"]
             area = f"{value:.3f} (change {change:+.3f}, {low:+.3f} to {high:+.3f})"
         lines.append(
             f"{name:<12}{one['kid']:>11.4f}{two['kid']:>10.4f}{one['to_target']:>11.2f}"
-            f"{two['to_target']:>10.2f}{row['lesion_overlap']:>9.3f}{hidden:>10}  {area}"
+            f"{two['to_target']:>10.2f}{row['lesion_overlap']:>9.3f}{hidden:>10}{cycle:>7}  {area}"
         )
     accuracy = [values["methods"]["none"][name]["device_accuracy"] for name in FEATURES]
     lines.append(
