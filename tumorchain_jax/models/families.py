@@ -131,6 +131,9 @@ class LanguageModel(Protocol):
 class ImageConfig(Protocol):
     """What any image classifier's configuration tells."""
 
+    def __hash__(self) -> int:
+        """Configurations are frozen: programs are kept by them."""
+
     @property
     def channels(self) -> int:
         """Of the images."""
