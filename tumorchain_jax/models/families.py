@@ -132,7 +132,7 @@ class ImageConfig(Protocol):
     """What any image classifier's configuration tells."""
 
     def __hash__(self) -> int:
-        """Programs are kept by configuration."""
+        """Configurations are frozen: programs are kept by them."""
 
     @property
     def channels(self) -> int:

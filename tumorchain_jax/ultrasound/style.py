@@ -7,7 +7,7 @@ fda          Fourier domain adaptation (Yang & Soatto 2020): the amplitudes of t
 Neither is trained, moves anything, or sees a label. Black stays black: it is padding, or outside
 the sector.
 
-Shape letters: N pictures, H W pixels, S side.
+Shape letters: N pictures, M references, S side, G grey values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,12 @@ def match_histograms(pictures: Pictures, references: Pictures) -> Pictures:
     As `skimage.exposure.match_histograms` of the pixels above 0. A picture or a reference that is
     all black leaves its picture as it is.
     """
-    pairs = zip(pictures, references, strict=True)
-    return np.stack([picture[...] if (table := _mapping(picture, reference)) is None
-                     else table[picture] for picture, reference in pairs])  # fmt: skip
+    found = pictures.copy()
+    for number, (picture, reference) in enumerate(zip(pictures, references, strict=True)):
+        table = _mapping(picture, reference)
+        if table is not None:
+            found[number] = table[picture]
+    return found
 
 
 def _mapping(
