@@ -1,7 +1,9 @@
 """Benchmark of Qwen2.5-VL against transformers: the vision tower, and training steps of a nano."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -67,7 +69,9 @@ CASES = {
 }
 
 
-def bench_vision_language(repeats: int = REPEATS) -> dict[str, float]:
+def bench_vision_language(
+    cases: Mapping[str, Case] = CASES, repeats: int = REPEATS
+) -> dict[str, float]:
     """Measure both sides' seconds, in turns, and the speedup of each case.
 
     Float32, the same weights and threads; `apart` is the largest difference of the visual tokens
@@ -78,7 +82,7 @@ def bench_vision_language(repeats: int = REPEATS) -> dict[str, float]:
     """
     require("torch", "transformers")
     values: dict[str, float] = {}
-    for name, case in CASES.items():
+    for name, case in cases.items():
         with TemporaryDirectory() as folder:
             save(Path(folder), case.config)
             sides = [OwnProcess(each, folder, case) for each in (_Ours, _Theirs)]
@@ -154,9 +158,7 @@ class _Ours:
             self.state = TrainState(jnp.int32(0), params, {}, jax.jit(optimizer.init)(params))
         else:
             self.params = {"params": unflatten(params)}
-            self.tower = jax.jit(
-                lambda params, *p: self.model.apply(params, Pictures(*p), method="see")
-            )
+            self.tower = jax.jit(partial(self.model.apply, method="see"))
 
     def run(self) -> tuple[np.ndarray, float]:
         """The loss or the visual tokens, and the seconds."""
