@@ -25,9 +25,9 @@ from tumorchain_jax.reasoning.interleaved import (
     Request,
     Result,
     admit,
-    begin,
     close,
     encode,
+    idle,
     reason,
     write,
 )
@@ -220,14 +220,16 @@ class Runner:
         seconds = case.seconds | {"encode": scan.seconds, "reason": reason_seconds}
         return Answer(case, question, trace, seed, seconds, self._last_round(result, row))
 
-    def begin(self, request: Request) -> LoopState:
-        """Read the questions of all rows; see `reasoning/interleaved.py`."""
-        return begin(self._model, self._loop, self._params, self._roi_prompt, request)
+    def idle(self, request: Request) -> tuple[Request, LoopState]:
+        """Rows that hold the question of a batch of one, none of which runs."""
+        return idle(self._model, self._loop, self._roi_prompt, request, self.batch_size)
 
-    def admit(self, request: Request, state: LoopState, fresh: Bool[np.ndarray, " B"]) -> LoopState:
-        """Let `fresh` rows begin with their questions, between two rounds of the others."""
+    def admit(
+        self, requests: Request, state: LoopState, request: Request, row: int
+    ) -> tuple[Request, LoopState]:
+        """Let a row begin with the question of a batch of one, between two rounds of the others."""
         loop = self._model, self._loop, self._params, self._roi_prompt
-        return admit(*loop, request, state, jnp.asarray(fresh))
+        return admit(*loop, requests, state, request, jnp.int32(row))
 
     def write(self, request: Request, state: LoopState, most: int | None = None) -> LoopState:
         """Write the round of each running row; at most `most` further tokens of it."""

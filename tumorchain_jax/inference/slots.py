@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import jax
-import numpy as np
 
 from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.inference.runner import Answer, EncodedScan, Runner
@@ -77,21 +76,13 @@ class Slots:
         for number, question in questions.items():
             assert self._questions[number] is None, "the slot has a question"
             self._questions[number] = question
-        # Idle rows are filled up with any question, and do not run.
-        filler = next(iter(questions.values()))
-        rows = [each or filler for each in self._questions]
-        self._request = self._runner.request(
-            [(each.case, each.text) for each in rows],
-            [each.scan for each in rows],
-            [each.seed for each in rows],
-            [each.rounds for each in rows],
-        )
-        if self._state is None:
-            state = self._runner.begin(self._request)
-            writing = state.writing._replace(running=state.running & False)
-            self._state = state._replace(running=state.running & False, writing=writing)
-        fresh = np.array([number in questions for number in range(len(rows))])
-        self._state = self._runner.admit(self._request, self._state, fresh)
+            asked = [(question.case, question.text)], [question.scan]
+            request = self._runner.request(*asked, [question.seed], [question.rounds])
+            if self._request is None or self._state is None:
+                self._request, self._state = self._runner.idle(request)
+            self._request, self._state = self._runner.admit(
+                self._request, self._state, request, number
+            )
 
     def write(self, most: int | None = None) -> dict[int, str]:
         """Write the round of every question.

@@ -163,48 +163,58 @@ def reason(
     return lax.while_loop(lambda state: jnp.any(state.running), another, start).result
 
 
-@partial(jax.jit, static_argnames=("model", "config"))
-def begin(
-    model: TumorChain, config: LoopConfig, params: Any, roi_prompt: RoiPrompt, request: Request
-) -> LoopState:
-    """Read the questions of all rows; no round is written yet."""
-    return _begin(model, config, params, roi_prompt, request)
+@partial(jax.jit, static_argnames=("model", "config", "batch"))
+def idle(
+    model: TumorChain, config: LoopConfig, roi_prompt: RoiPrompt, request: Request, batch: int
+) -> tuple[Request, LoopState]:
+    """Make `batch` rows that all hold one question, none of which runs."""
+    requests = jax.tree.map(lambda row: row[jnp.zeros(batch, jnp.int32)], request)
+    empty = _empty_state(model, config, roi_prompt, requests)
+    state = _start(config, requests, empty)
+    return requests, state._replace(
+        running=state.running & False, writing=state.writing._replace(running=state.running & False)
+    )
 
 
-@partial(jax.jit, static_argnames=("model", "config"), donate_argnames="state")
+@partial(jax.jit, static_argnames=("model", "config"), donate_argnames=("requests", "state"))
 def admit(
     model: TumorChain,
     config: LoopConfig,
     params: Any,
     roi_prompt: RoiPrompt,
-    request: Request,
+    requests: Request,
     state: LoopState,
-    fresh: Bool[Array, " B"],
-) -> LoopState:
-    """Let `fresh` rows begin with their questions; the others stay as they are, between rounds."""
+    request: Request,
+    number: Int[Array, ""],
+) -> tuple[Request, LoopState]:
+    """Let row `number` begin with a question; the others stay as they are, between rounds.
+
+    Args:
+        request: of a batch of one: no other row is read.
+    """
     start = _begin(model, config, params, roi_prompt, request)
 
-    def pick(new: Any, old: Any, axis: int) -> Any:
-        def choose(a: Array, b: Array) -> Array:
-            return jnp.where(fresh.reshape(-1, *[1] * (a.ndim - axis - 1)), a, b)
+    def put(rows: Any, row: Any) -> Any:
+        return jax.tree.map(lambda a, b: a.at[number].set(b[0]), rows, row)
 
-        return jax.tree.map(choose, new, old)
+    def put_second(rows: Any, row: Any) -> Any:
+        return jax.tree.map(lambda a, b: a.at[:, number].set(b[:, 0]), rows, row)
 
     new, old = start.result, state.result
     result = Result(
-        pick(new.written, old.written, 1),
-        pick(new.tokens_in, old.tokens_in, 1),
-        pick(new.matches, old.matches, 1),
-        pick(new.looked_at, old.looked_at, 1),
-        pick(new.rounds, old.rounds, 0),
-        pick(new.stop_reason, old.stop_reason, 0),
+        put_second(old.written, new.written),
+        put_second(old.tokens_in, new.tokens_in),
+        put_second(old.matches, new.matches),
+        put_second(old.looked_at, new.looked_at),
+        put(old.rounds, new.rounds),
+        put(old.stop_reason, new.stop_reason),
     )
-    return LoopState(
-        pick(start.number, state.number, 0),
-        pick(start.running, state.running, 0),
-        pick(start.visited, state.visited, 0),
-        pick(start.decode, state.decode, 0),
-        Writing(jnp.int32(0), *pick(start.writing[1:], state.writing[1:], 0)),
+    return put(requests, request), LoopState(
+        put(state.number, start.number),
+        put(state.running, start.running),
+        put(state.visited, start.visited),
+        put(state.decode, start.decode),
+        Writing(jnp.int32(0), *put(state.writing[1:], start.writing[1:])),
         result,
     )
 
@@ -242,13 +252,17 @@ def _begin(
     model: TumorChain, config: LoopConfig, params: Any, roi_prompt: RoiPrompt, request: Request
 ) -> LoopState:
     empty = _empty_state(model, config, roi_prompt, request)
-    start = extend(model, params, request.visual_tokens, empty, request.prompt)
+    read = extend(model, params, request.visual_tokens, empty, request.prompt)
+    return _start(config, request, read)
+
+
+def _start(config: LoopConfig, request: Request, decode: DecodeState) -> LoopState:
     result = _empty_result(config, request)
-    result = result._replace(tokens_in=result.tokens_in.at[0].set(start.length))
+    result = result._replace(tokens_in=result.tokens_in.at[0].set(decode.length))
     B = len(request.rounds)
     running = jnp.ones(B, bool)
     writing = Writing.begin(running, request.token_budget, config.tokens_per_round)
-    return LoopState(jnp.zeros(B, jnp.int32), running, request.visited, start, writing, result)
+    return LoopState(jnp.zeros(B, jnp.int32), running, request.visited, decode, writing, result)
 
 
 def _write(
