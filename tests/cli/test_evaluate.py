@@ -40,7 +40,7 @@ def test_rescore_needs_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(words) == 2  # the folder is there already
     assert "an existing folder" in capsys.readouterr().err
     assert main(["evaluate", "--rescore", str(tmp_path / "none.jsonl")]) == 2
-    assert "evaluate first" in capsys.readouterr().err
+    assert "expected the items.jsonl of `tumorchain evaluate -o`" in capsys.readouterr().err
 
 
 @pytest.mark.system(haste=True)
@@ -96,7 +96,8 @@ def test_dice_of_a_segmenter_on_phantoms(
         def __call__(self, ct: Volume) -> Volume:
             return make_patient(int(ct.source.split()[-1])).labels
 
-    monkeypatch.setattr("tumorchain_jax.segmentation.factory.make_segmenter", Perfect)
+    for maker in ("make_segmenter", "nano_segmenter"):
+        monkeypatch.setattr(f"tumorchain_jax.segmentation.factory.{maker}", Perfect)
     words = ["evaluate", "--dice", "--phantoms", "2", "--seed", "7"]
     assert main([*words, "--json"]) == 0
     dice = json.loads(capsys.readouterr().out)

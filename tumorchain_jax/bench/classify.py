@@ -27,6 +27,7 @@ from tumorchain_jax.parallel.partition import on_mesh
 from tumorchain_jax.training.classification.config import base_config
 from tumorchain_jax.training.classification.init import start
 from tumorchain_jax.training.classification.program import build_program
+from tumorchain_jax.training.optimizer import learning_rate
 
 MODELS = ("resnet50", "vit_base_patch16_224")
 SIDE, ROWS, CLASSES = 224, 4, 2
@@ -147,6 +148,8 @@ class _Reference:
         config = base_config(image_from_dict(Imported(folder / OURS).config["classifier"]))
         mean, std = (torch.tensor(each)[:, None, None] for each in (config.mean, config.std))
         pictures = np.load(folder / PICTURES)
+        self._schedule = learning_rate(LEARNING_RATE, config.steps, config.warmup_ratio)
+        self._count = 0
         self._images = (torch.from_numpy(pictures)[:, None] / 255 - mean) / std
         self._labels = torch.from_numpy(_labels(len(pictures))).long()
 
@@ -154,6 +157,8 @@ class _Reference:
         """Make one update; the loss before it, and its seconds."""
         import torch
 
+        self._optimizer.param_groups[0]["lr"] = float(self._schedule(self._count))
+        self._count += 1
         started = time.perf_counter()
         self._optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(self._model(self._images), self._labels)
