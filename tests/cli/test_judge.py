@@ -24,11 +24,13 @@ TUMORCHAIN = [sys.executable, "-m", "tumorchain_jax.cli.main"]
 
 
 def items(patients: int) -> list[Item]:
-    return [
+    """Truth as answers; each question of a patient once."""
+    found = [
         make_item(record, record.rounds[-1].text, chain=record.reasoning)
         for seed in range(patients)
         for record in patient_records(draw_truth(seed), 0)
     ]
+    return list({(item.patient, item.question): item for item in found}.values())
 
 
 @pytest.fixture
