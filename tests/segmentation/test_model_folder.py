@@ -309,9 +309,9 @@ BAD_FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no checkpoint.json": (
         lambda folder: (folder / "checkpoint.json").unlink(),
-        "checkpoint.json: JSON: found",
+        "checkpoint.json: path: found",
     ),
-    "no plans": (lambda folder: (folder / "plans.json").unlink(), "plans.json: JSON: found"),
+    "no plans": (lambda folder: (folder / "plans.json").unlink(), "plans.json: path: found"),
     "no configuration": (
         lambda folder: tell(folder, configuration=None),
         "checkpoint.json: configuration: found no such field",

@@ -15,6 +15,7 @@ from tumorchain_jax.cli.options import (
     use_compilation_cache,
 )
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.pretrained import BUS_NANO
 
 if TYPE_CHECKING:
     from ml_collections import ConfigDict
@@ -92,8 +93,8 @@ def _takes_trainings(parser: argparse.ArgumentParser) -> None:
 
 def _takes_classifier(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-c", "--checkpoint", type=Path, required=True, metavar="DIR",
-        help="folder that `bus crossval --ship` wrote",
+        "-c", "--checkpoint", type=Path, default=BUS_NANO, metavar="DIR",
+        help="folder that `bus crossval --ship` wrote; default: the classifier in the package",
     )  # fmt: skip
 
 

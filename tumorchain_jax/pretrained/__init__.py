@@ -3,4 +3,5 @@
 from pathlib import Path
 
 NANO_CHECKPOINT = Path(__file__).parent / "nano"
+BUS_NANO = Path(__file__).parent / "bus_nano"
 NANO_SEGMENTER = Path(__file__).parent / "nano_segmenter"
