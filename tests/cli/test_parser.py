@@ -44,6 +44,8 @@ def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str
             "__init__",
             "bus_chains",
             "evaluate_endpoint",
+            "engine_results",
+            "engine_review",
             "engine_score",
             "main",
             "options",

@@ -221,7 +221,7 @@ def test_an_adapter_that_fits_is_taken(adapter: Changed, imported: Path, outputs
 def test_an_adapter_without_its_base_is_refused(adapter: Changed, refuse: Refuse) -> None:
     folder = adapter(as_it_is)
     refuse(("--base: found none",), "import", folder)
-    refuse(("config.json: JSON: found [Errno 2]",), "import", folder, "--base", folder)
+    refuse(("config.json: path: found No such file",), "import", folder, "--base", folder)
 
 
 def test_an_adapter_of_another_base_is_refused(

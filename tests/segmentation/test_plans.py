@@ -241,5 +241,5 @@ def test_what_is_no_json_is_refused(
 ) -> None:
     path = write(plans, dataset) / name
     path.unlink() if text is None else path.write_bytes(text)
-    with pytest.raises(InputError, match=rf"{name}: JSON: found .*complete the folder"):
+    with pytest.raises(InputError, match=rf"{name}: (JSON|path): found .*complete the folder"):
         read_plan(path.parent)

@@ -161,7 +161,8 @@ def read_base(folder: Path) -> Base:
     fields = read_json(path)
     if family := published_language_model(fields.get("model_type")):
         decoder = family.read_config(path, fields)
-        if fields["model_type"] != qwen_vl.MODEL_TYPE:
+        # A folder of the decoder alone may keep the type of the whole.
+        if fields["model_type"] != qwen_vl.MODEL_TYPE or "vision_config" not in fields:
             return Base(decoder)
         return Base(decoder, qwen_vl.read_config(path, fields, decoder.hidden_size))
     try:

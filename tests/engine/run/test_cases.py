@@ -132,7 +132,7 @@ BROKEN_LINES: dict[str, tuple[Any, str]] = {
     "a negative age": (GOOD | {"age": -1}, "age: found -1"),
     "an age of 400": (GOOD | {"age": 400}, "age: found 400, expected a whole number of years"),
     "an age that is no number": ('{"case":"c","patient":"p","scans":["s"],"radiology":["r.txt"],'
-                                 '"age": NaN}', "age: found NaN"),
+                                 '"age": NaN}', "JSON: found NaN"),
     "sex F": (GOOD | {"sex": "F"}, 'sex: found "F", expected female or male'),
     "sex as list": (GOOD | {"sex": ["male"]}, "sex: found"),
     "language in full": (GOOD | {"language": "english (US)"}, "language: found"),
