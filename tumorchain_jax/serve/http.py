@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -94,5 +94,14 @@ async def _not_found(request: Request, error: Exception) -> Response:
     return JSONResponse(Refusal(error.status_code, message).body(), error.status_code)
 
 
-ERRORS: Mapping[Any, Any] = {Refusal: _refused, HTTPException: _not_found}
+async def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is there to read it; a traceback for each client that vanished would fill the log."""
+    return Response(status_code=499)
+
+
+ERRORS: Mapping[Any, Any] = {
+    Refusal: _refused,
+    HTTPException: _not_found,
+    ClientDisconnect: _gone,
+}
 """Handlers of what routes raise."""
