@@ -14,9 +14,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 from array_record.python.array_record_module import ArrayRecordReader
-from pydicom import FileDataset
-from pydicom.dataset import FileMetaDataset
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
+from dicom_series import write_series
 
 from tumorchain_jax.anatomy.organs import ORGANS
 from tumorchain_jax.cli.main import main
@@ -192,37 +190,12 @@ def test_list_of_scans_may_name_abnormal_organs(
 def test_dicom_series_gives_the_bytes_of_its_nifti(source: Path, tmp_path: Path, run: Run) -> None:
     run(source, tmp_path / "nifti")
     ct = source / "scans" / "phantom-0" / "ct.nii.gz"
-    write_series(ct, ct.parent / "ct")
+    write_series(read_ct(ct), ct.parent / "ct")
     ct.unlink()
     facts = run(source, tmp_path / "dicom")
     assert facts["written"] == 4
     for one, other in zip(stored(tmp_path / "nifti"), stored(tmp_path / "dicom"), strict=True):
         assert one.to_bytes() == other.to_bytes()
-
-
-def write_series(ct: Path, folder: Path) -> None:
-    image = nib.load(ct)
-    hu, affine = np.asarray(image.dataobj), image.affine
-    folder.mkdir()
-    series = generate_uid()
-    for k in range(hu.shape[2]):
-        meta = FileMetaDataset()
-        meta.MediaStorageSOPClassUID = CTImageStorage
-        meta.MediaStorageSOPInstanceUID = generate_uid()
-        meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        data = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
-        data.SOPClassUID, data.SOPInstanceUID = CTImageStorage, meta.MediaStorageSOPInstanceUID
-        data.SeriesInstanceUID, data.Modality = series, "CT"
-        x, y, z = (affine @ (0, 0, k, 1))[:3]
-        data.ImagePositionPatient = [round(float(v), 6) for v in (-x, -y, z)]
-        data.ImageOrientationPatient = [-1, 0, 0, 0, -1, 0]
-        data.PixelSpacing = [float(affine[1, 1]), float(affine[0, 0])]
-        data.Columns, data.Rows = hu.shape[:2]
-        data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
-        data.BitsAllocated, data.BitsStored, data.HighBit = 16, 16, 15
-        data.PixelRepresentation, data.RescaleSlope, data.RescaleIntercept = 0, 1, -1024
-        data.PixelData = (hu[:, :, k].T + 1024).astype("<u2").tobytes()
-        data.save_as(folder / f"{k}.dcm", enforce_file_format=True)
 
 
 # ----------------------------------------------------------------------- bad scans

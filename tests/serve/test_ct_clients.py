@@ -1,23 +1,21 @@
 """The server of CTs with clients that we did not write, keys, DICOM, and clients that misbehave."""
 
-import io
+import shutil
 import socket
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx2
-import nibabel as nib
 import numpy as np
 import pytest
 from ct_clients import ask, by_path, client_of, get, question, upload
+from dicom_series import write_series
 from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
+from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.serve import connection
 
 pytestmark = pytest.mark.program
@@ -73,40 +71,13 @@ def test_key_is_asked_for_on_every_route_of_scans(served: SimpleNamespace, key: 
         client.models.list()
 
 
-def series(ct: Path) -> bytes:
-    """A scan as a zip archive of DICOM slices."""
-    image = nib.load(ct)
-    hu, affine = np.asarray(image.dataobj), image.affine
-    uid, buffer = generate_uid(), io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for k in range(hu.shape[2]):
-            meta = FileMetaDataset()
-            meta.MediaStorageSOPClassUID = CTImageStorage
-            meta.MediaStorageSOPInstanceUID = generate_uid()
-            meta.TransferSyntaxUID = ExplicitVRLittleEndian
-            data = FileDataset("", {}, file_meta=meta, preamble=b"\0" * 128)
-            data.SOPClassUID, data.SOPInstanceUID = CTImageStorage, meta.MediaStorageSOPInstanceUID
-            data.SeriesInstanceUID, data.Modality = uid, "CT"
-            x, y, z = (affine @ (0, 0, k, 1))[:3]
-            data.ImagePositionPatient = [round(float(v), 6) for v in (-x, -y, z)]
-            data.ImageOrientationPatient = [-1, 0, 0, 0, -1, 0]
-            data.PixelSpacing = [float(affine[1, 1]), float(affine[0, 0])]
-            data.Columns, data.Rows = hu.shape[:2]
-            data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
-            data.BitsAllocated, data.BitsStored, data.HighBit = 16, 16, 15
-            data.PixelRepresentation, data.RescaleSlope, data.RescaleIntercept = 0, 1, -1024
-            data.PixelData = (hu[:, :, k].T + 1024).astype("<u2").tobytes()
-            slice_ = io.BytesIO()
-            data.save_as(slice_, enforce_file_format=True)
-            archive.writestr(f"series/{k}.dcm", slice_.getvalue())
-    return buffer.getvalue()
-
-
 def test_zip_of_a_series_has_the_answer_of_its_nifti_file(
-    ct_url: str, root: Path, answer: dict[str, Any]
+    ct_url: str, root: Path, answer: dict[str, Any], tmp_path: Path
 ) -> None:
+    write_series(read_ct(root / "p1" / "ct.nii.gz"), tmp_path / "series")
+    archive = Path(shutil.make_archive(str(tmp_path / "series"), "zip", tmp_path, "series"))
     labels = upload(ct_url, (root / "p1" / "labels.nii.gz").read_bytes()).json()["id"]
-    made = upload(ct_url, series(root / "p1" / "ct.nii.gz"), "series.zip")
+    made = upload(ct_url, archive.read_bytes(), "series.zip")
     assert made.status_code == 200, made.text
     file = made.json()["id"]
     reply = ask(ct_url, {"file_id": file}, metadata={"mask": labels})

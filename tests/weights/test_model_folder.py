@@ -20,6 +20,7 @@ from tumorchain_jax.weights import model_folder
 from tumorchain_jax.weights.measured import MEASURED_FILES, Measured, write_evaluation
 from tumorchain_jax.weights.model_folder import export, load_model, weights_sha256
 from tumorchain_jax.weights.scores import REAL, DomainScores
+from tumorchain_jax.weights.tensor_files import write_arrays
 
 PREPROCESS = PreprocessConfig((8, 16, 16), 50.0, 350.0)
 
@@ -106,11 +107,18 @@ def test_a_failed_export_leaves_the_old_one_whole(
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(model_folder, "save_file", fail)
+    monkeypatch.setattr(model_folder, "write_arrays", fail)
     with pytest.raises(OSError, match="no space"):
         export(folder, tiny, PREPROCESS, "all", params, tokenizer)
     assert load_model(folder).sha256 == before
     assert [path.name for path in folder.parent.iterdir()] == ["export"]
+
+
+def test_arrays_have_the_mode_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    write_arrays(tmp_path / "arrays", {"a/b": np.arange(3.0)})
+    assert (tmp_path / "arrays").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert load_file(tmp_path / "arrays")["a/b"].tolist() == [0, 1, 2]
 
 
 def edit_config(change: Callable[[dict], Any]) -> Callable[[Path], None]:

@@ -8,7 +8,7 @@ from pydicom.dataset import Dataset
 
 from tumorchain_jax.anatomy.organs import TOTALSEGMENTATOR
 from tumorchain_jax.dicom.device import Device
-from tumorchain_jax.dicom.library import check_library
+from tumorchain_jax.dicom.extra import check_extra
 from tumorchain_jax.dicom.secondary_capture import secondary_captures
 from tumorchain_jax.dicom.segmentation import Algorithm, segmentation
 from tumorchain_jax.dicom.source import SourceSeries, read_source
@@ -29,7 +29,7 @@ def check_sources(scans: Iterable[Path]) -> None:
     Raises:
         InputError: highdicom is not installed; a scan is no DICOM series, or lacks an identifier.
     """
-    check_library()
+    check_extra()
     for scan in scans:
         read_source(scan)
 

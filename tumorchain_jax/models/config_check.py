@@ -10,6 +10,8 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tumorchain_jax.core.errors import InputError
+
 FIRST = {
     "ViT3DConfig": ("image", "patch", "hidden_size", "mlp_size", "num_layers", "num_heads"),
     "Qwen2Config": ("rope_theta", "rms_norm_eps"),
@@ -96,3 +98,18 @@ def require(name: str, found: Any, is_sound: bool, expected: str) -> None:
     """Raise ValueError about a value unless it is sound."""
     if not is_sound:
         raise ValueError(f"{name}: found {_shown(found)}, expected {expected}")
+
+
+def refuse_options(what: str, **options: object) -> None:
+    """Refuse options that a kind of model does not have.
+
+    Args:
+        what: the kind, "a ResNet".
+        options: by the name of their field; those that are empty or 0 are not asked for.
+
+    Raises:
+        InputError: one is asked for.
+    """
+    for field, value in options.items():
+        if value:
+            raise InputError("config", field, str(value)[:80], f"none for {what}", "leave it out")

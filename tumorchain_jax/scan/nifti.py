@@ -8,6 +8,7 @@ the header claims.
 import math
 from io import BufferedIOBase
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from isal import igzip
@@ -21,6 +22,8 @@ from tumorchain_jax.scan.checks import check_affine, check_dtype, check_shape, c
 from tumorchain_jax.scan.nifti_geometry import check_header_geometry
 from tumorchain_jax.scan.volume import Volume
 
+# isal's stub has the class for an instance of it.
+UNREADABLE = (OSError, EOFError, cast("type[Exception]", IsalError))
 CHUNK = 2**24
 HEADERS = {348: Nifti1Header, 540: Nifti2Header}
 WHOLE_FILE = "a whole NIfTI file"
@@ -37,7 +40,7 @@ def read_nifti(path: Path) -> Volume:
         # What is not finite is refused by the checks: numpy need not warn of it as well.
         with np.errstate(over="ignore", invalid="ignore"), _open(path) as stream:
             return _read(path, stream)
-    except (OSError, EOFError, IsalError) as error:  # type: ignore[misc]  # a class; its stub errs
+    except UNREADABLE as error:
         raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
 
 
@@ -50,7 +53,7 @@ def read_size(path: Path) -> tuple[int, int]:
     try:
         with _open(path) as stream:
             header = _header(path, stream)
-    except (OSError, EOFError, IsalError) as error:  # type: ignore[misc]  # a class; its stub errs
+    except UNREADABLE as error:
         raise InputError(path, "file", f"{error}", WHOLE_FILE, COPY_AGAIN) from error
     voxels = math.prod(_shape(path, header))
     return voxels, voxels * _dtype(path, header).itemsize

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import save_file
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
@@ -33,7 +32,7 @@ from tumorchain_jax.models.weight_map import KEEP, from_ours
 from tumorchain_jax.segmentation.plans import DATASET, PLANS, Plan, read_plan
 from tumorchain_jax.weights.matching import Family, Shapes, load_arrays, module_shapes
 from tumorchain_jax.weights.pickles import unpickle_nnunet
-from tumorchain_jax.weights.tensor_files import Tensor, read_file
+from tumorchain_jax.weights.tensor_files import Tensor, read_file, write_arrays
 
 Params = dict[str, Any]
 CHECKPOINT, WEIGHTS, PICKLE = "checkpoint.json", "model.safetensors", "checkpoint_final.pth"
@@ -199,13 +198,7 @@ def save_segmentation_model(model: SegmentationModel, folder: Path) -> None:
         for name, fold in zip(model.names, model.folds, strict=True):
             weights = part / f"fold_{name}" / WEIGHTS
             weights.parent.mkdir()
-            arrays = {
-                path: np.ascontiguousarray(leaf, np.float32) for path, leaf in flatten(fold).items()
-            }
-            save_file(arrays, weights, metadata={"format": "np"})
-            weights.chmod(
-                (part / CHECKPOINT).stat().st_mode
-            )  # safetensors creates files with mode 0600
+            write_arrays(weights, flatten(fold))
 
 
 def export_nnunet(model: SegmentationModel, folder: Path) -> None:

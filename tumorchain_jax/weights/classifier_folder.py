@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
@@ -21,7 +21,7 @@ from tumorchain_jax.core.json_fields import read_json
 from tumorchain_jax.models.families import ImageConfig, image_from_dict
 from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.matching import classifier_shapes
-from tumorchain_jax.weights.tensor_files import check_finite
+from tumorchain_jax.weights.tensor_files import check_finite, write_arrays
 
 PART = "classifier/"
 HINT = "use a folder that training of an image classifier, or `bus crossval --ship`, wrote"
@@ -57,11 +57,9 @@ def save_classifier(
         arrays: by path, `classifier/...`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    plain = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in arrays.items()}
     with atomic_directory(folder, overwrite=True) as part:
         (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        save_file(plain, part / "model.safetensors", metadata={"format": "np"})
-        (part / "model.safetensors").chmod((part / "config.json").stat().st_mode)
+        write_arrays(part / "model.safetensors", arrays)
 
 
 def load_classifier(folder: Path) -> ClassifierFolder:

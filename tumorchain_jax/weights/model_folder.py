@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import AnyPath, atomic_directory, is_remote
@@ -35,7 +35,7 @@ from tumorchain_jax.weights.measured import (
     write_training,
 )
 from tumorchain_jax.weights.seeds import Seeds
-from tumorchain_jax.weights.tensor_files import check_finite
+from tumorchain_jax.weights.tensor_files import check_finite, write_arrays
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,9 @@ def export(
         "history": history,
         "initial_roi": initial_roi,
     }
-    arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
     with atomic_directory(folder, overwrite=True) as part:
         (part / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-        weights = part / "model.safetensors"
-        save_file(arrays, weights, metadata={"format": "np"})
-        weights.chmod((part / "config.json").stat().st_mode)  # else readable by its owner only
+        write_arrays(part / "model.safetensors", params)
         tokenizer.save(part)
         measured = any((folder / name).is_file() for name in MEASURED_FILES)
         sha256 = weights_sha256(part) if measured or training_seeds else ""

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import ml_dtypes
 import numpy as np
+from safetensors.numpy import save_file
 
 from tumorchain_jax.core.errors import InputError
 
@@ -202,6 +203,18 @@ def check_finite(source: Path, key: str, values: np.ndarray) -> None:
     if bits.size and bits.max() == mask:
         found, expected = f"NaN or infinity as {values.dtype}", "finite numbers"
         raise InputError(source, key, found, expected, "choose another --dtype, or source")
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays as float32 into one file, by path.
+
+    safetensors itself makes files that their owner alone can read; this one has the usual mode.
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    plain = {name: np.ascontiguousarray(leaf, np.float32) for name, leaf in arrays.items()}
+    save_file(plain, path, metadata={"format": "np"})
+    path.chmod(mode)
 
 
 def _refuse(subject: object, field: str, found: str, expected: str, hint: str) -> NoReturn:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_directory
@@ -28,7 +28,7 @@ from tumorchain_jax.models.translation.model import Generator, TranslationConfig
 from tumorchain_jax.models.weight_map import sources
 from tumorchain_jax.weights.array_check import check_shapes
 from tumorchain_jax.weights.pickles import unpickle
-from tumorchain_jax.weights.tensor_files import check_finite
+from tumorchain_jax.weights.tensor_files import check_finite, write_arrays
 
 FORTH, BACK = "a_to_b", "b_to_a"
 HINT = "use a folder that training of a translation wrote"
@@ -56,12 +56,10 @@ def save_translation(
 ) -> None:
     """Write a folder; it appears whole, in place of an older one."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    plain = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in arrays.items()}
     with atomic_directory(folder, overwrite=True) as part:
         content = {"translation": asdict(model), **facts}
         (part / "config.json").write_text(json.dumps(content, indent=1) + "\n")
-        save_file(plain, part / "model.safetensors", metadata={"format": "np"})
-        (part / "model.safetensors").chmod((part / "config.json").stat().st_mode)
+        write_arrays(part / "model.safetensors", arrays)
 
 
 def load_translation(folder: Path) -> TranslationFolder:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import AnyPath, atomic_directory, is_remote
@@ -24,7 +24,7 @@ from tumorchain_jax.models.language.tokenizer import Tokenizer
 from tumorchain_jax.models.qwen_vl.model import QwenVLConfig, abstract_params
 from tumorchain_jax.models.qwen_vl.pictures import PictureConfig
 from tumorchain_jax.weights.array_check import check_shapes
-from tumorchain_jax.weights.tensor_files import check_finite
+from tumorchain_jax.weights.tensor_files import check_finite, write_arrays
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 HINT = "name the folder that training of the task vision_language wrote as WORKDIR/export"
@@ -64,12 +64,10 @@ def save_vision_language(
         return
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in params.items()}
     values = {"model": model.to_dict(), "pictures": asdict(pictures)}
     with atomic_directory(folder, overwrite=True) as part:
         (part / CONFIG).write_text(json.dumps(values, indent=1) + "\n")
-        save_file(arrays, part / WEIGHTS, metadata={"format": "np"})
-        (part / WEIGHTS).chmod((part / CONFIG).stat().st_mode)
+        write_arrays(part / WEIGHTS, params)
         tokenizer.save(part)
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 from scipy import ndimage
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_path
 from tumorchain_jax.ultrasound.view import square
+from tumorchain_jax.weights.tensor_files import write_arrays
 
 SHRINKAGE, REFUSED_SHARE = 0.2, 0.02
 FILE = "guard.safetensors"
@@ -65,9 +66,8 @@ def save_guard(folder: Path, guard: Guard) -> None:
         "precision": guard.precision,
         "threshold": np.array([guard.threshold]),
     }
-    plain = {name: np.ascontiguousarray(leaf, np.float32) for name, leaf in arrays.items()}
     with atomic_path(folder / FILE) as part:
-        save_file(plain, part)
+        write_arrays(part, arrays)
 
 
 def load_guard(folder: Path, features: int) -> Guard:

@@ -46,6 +46,7 @@ def _check_archive(path: Path, limits: Limits) -> None:
     try:
         with ZipFile(path) as archive:
             members = archive.infolist()
+    # zipfile's own error for a version of the format that it does not know is the second.
     except (BadZipFile, NotImplementedError, OSError, ValueError) as error:
         raise Refusal(400, f"the zip archive is damaged: {error}", "file") from None
     if len(members) > limits.files:

@@ -71,3 +71,23 @@ def lora_config(
     config = base_config(replace(model, lora=LoRA(targets, rank, alpha)))
     config.trainable = ((r".*/lora_[ab]", True), (".*", False))
     return config
+
+
+def bus_cot_config(model: QwenVLConfig, rows: str, length: int) -> ConfigDict:
+    """BUS-CoT's trainings (its Table 2): LoRA on all parts, pictures of at most 224 x 224 pixels.
+
+    The paper says rank, alpha, steps, learning rate, 16 GPUs and accumulation of 4; that each GPU
+    had one row at once, weight decay and clipping are ours.
+
+    Args:
+        rows: name of the file of rows.
+        length: positions of a row.
+    """
+    config = lora_config(replace(model, dtype="bfloat16"), rank=64, alpha=64.0)
+    config.pictures = PictureConfig(37_632, 50_176)
+    config.data.rows = rows
+    config.data.patches, config.data.length = 256, length
+    config.steps = 10_000
+    config.learning_rate = 5e-5
+    config.decay, config.warmup_ratio = "constant", 0.0
+    return config

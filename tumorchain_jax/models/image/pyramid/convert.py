@@ -8,6 +8,7 @@ import flax.linen as nn
 from jax.typing import DTypeLike
 
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.config_check import refuse_options
 from tumorchain_jax.models.image.pyramid.model import Pyramid, PyramidConfig
 from tumorchain_jax.models.image.timm_names import Shapes
 from tumorchain_jax.models.layers.linear import LoRA
@@ -50,7 +51,5 @@ def build(
     Raises:
         InputError: LoRA or stochastic depth is asked for.
     """
-    for field, value in (("lora", lora), ("drop_path", drop_path)):
-        if value:
-            raise InputError("config", field, str(value)[:80], "none for a pyramid", "leave it out")
+    refuse_options("a pyramid", lora=lora, drop_path=drop_path)
     return Pyramid(config, dtype, remat)

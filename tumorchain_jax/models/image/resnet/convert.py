@@ -7,7 +7,7 @@ from typing import Any
 import flax.linen as nn
 from jax.typing import DTypeLike
 
-from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.models.config_check import refuse_options
 from tumorchain_jax.models.image.resnet.model import ResNet, ResNetConfig
 from tumorchain_jax.models.image.timm_names import (
     Shapes,
@@ -87,7 +87,5 @@ def build(
     Raises:
         InputError: LoRA or stochastic depth is asked for.
     """
-    for field, value in (("lora", lora), ("drop_path", drop_path)):
-        if value:
-            raise InputError("config", field, str(value)[:80], "none for a ResNet", "leave it out")
+    refuse_options("a ResNet", lora=lora, drop_path=drop_path)
     return ResNet(config, dtype, remat)

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from tumorchain_jax.core.errors import InputError
 
 
-def check_library() -> None:
+def check_extra() -> None:
     """Refuse to make DICOM objects where highdicom is not installed.
 
     Raises:
