@@ -5,7 +5,8 @@
 # set-up that was cut short starts over. PYTHON may name the interpreter.
 
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
-unset PYTHONHOME PYTHONPATH
+# Without bytecode files each of the many processes of a test run compiles every module again.
+unset PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 say() { printf '%s\n' "$*" >&2; }
 
