@@ -62,7 +62,8 @@ def rad_eval(
             hint = f"{python} -m pip install radeval, in an environment of its own"
             raise InputError(python, "--rad-eval", "no radeval", "the package", hint)
         hint = "try the metric there by itself"
-        raise InputError(python, "--rad-eval", last, ", ".join(metrics), hint)
+        expected = f"scores by {', '.join(metrics)}"
+        raise InputError(python, "--rad-eval", last, expected, hint)
     return _read(python, done.stdout, len(texts))
 
 
