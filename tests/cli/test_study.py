@@ -9,7 +9,7 @@ import nibabel as nib
 import numpy as np
 import pydicom
 import pytest
-from dicom_series import write_series
+from dicom_series import thinned, write_series
 from scipy.spatial.transform import Rotation
 
 from tumorchain_jax.cli.main import main
@@ -25,11 +25,6 @@ QUESTIONS = ("Where is the tumour in this CT?", "Is the liver normal?")
 @pytest.fixture(scope="module")
 def patient() -> Patient:
     return make_patient(2)
-
-
-def thinned(volume: Volume) -> Volume:
-    """Every third slice."""
-    return Volume(volume.voxels[..., ::3], volume.affine @ np.diag([1, 1, 3, 1.0]))
 
 
 @pytest.fixture(scope="module")

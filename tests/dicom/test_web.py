@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from io import BytesIO
@@ -14,9 +15,12 @@ from typing import Any
 
 import httpx2
 import numpy as np
+import pydicom
 import pytest
-from dicom_series import write_series
+from dicom_series import PATIENT, thinned, write_series
+from tls_relay import make_certificate, tls_relay
 
+from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.dicom.device import Device
 from tumorchain_jax.dicom.segmentation import segmentation
@@ -29,11 +33,13 @@ from tumorchain_jax.dicom.web import (
     store,
     unencrypted,
 )
+from tumorchain_jax.phantoms.patient import make_patient
 from tumorchain_jax.scan.read import read_ct
 from tumorchain_jax.scan.volume import Volume
 
 PLUGIN = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 ORTHANC = shutil.which("Orthanc", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+OPENSSL = shutil.which("openssl")
 SERIES = "https://pacs/dicom-web/studies/1.2/series/3.4"
 
 
@@ -75,9 +81,9 @@ def test_server_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def orthanc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of the DICOMweb service of an Orthanc that is empty."""
-    if not ORTHANC or not PLUGIN.is_file():
-        pytest.skip("Orthanc with its DICOMweb plugin is not installed")
+    """URL of the DICOMweb service of an Orthanc that is empty, over TLS, which needs a password."""
+    if not (ORTHANC and OPENSSL and PLUGIN.is_file()):
+        pytest.skip("Orthanc with its DICOMweb plugin, or openssl, is not installed")
     folder = tmp_path_factory.mktemp("orthanc")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -98,16 +104,19 @@ def orthanc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server = subprocess.Popen(
             [ORTHANC, str(folder / "orthanc.json")], stdout=log, stderr=log, cwd=folder
         )
-    url = f"http://127.0.0.1:{port}"
+    certificate = make_certificate(OPENSSL, folder)
     try:
         for _ in range(300):
             try:
-                httpx2.get(f"{url}/system", timeout=5)
+                httpx2.get(f"http://127.0.0.1:{port}/system", timeout=5)
                 break
             except httpx2.HTTPError:
                 assert server.poll() is None, (folder / "log").read_text()
                 time.sleep(0.2)
-        yield f"{url}/dicom-web"
+        # Orthanc's own TLS crashes in Debian 12's build.
+        with tls_relay(certificate, port) as secure, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", str(certificate))
+            yield f"https://127.0.0.1:{secure}/dicom-web"
     finally:
         server.terminate()
         server.wait(60)
@@ -157,6 +166,63 @@ def test_series_comes_back_from_orthanc_and_results_go_there(
         store(orthanc, [b"no DICOM object"])
 
 
+@pytest.mark.system(haste=True)
+def test_command_stores_its_results_beside_the_series_that_it_fetched(
+    orthanc: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = write_series(thinned(make_patient(2).ct), tmp_path / "series")
+    first = read_source(folder).first
+    study, series = str(first.StudyInstanceUID), str(first.SeriesInstanceUID)
+    address = orthanc.replace("https:", "dicomweb:")
+    out = tmp_path / "report"
+    words = ["analyze", "-i", f"{address}/studies/{study}/series/{series}", "-o", str(out)]
+    words += ["-q", "Is the liver normal?", "--dicom", "--stow"]
+    assert main(words) == 2
+    refused = capsys.readouterr().err
+    assert "401" in refused
+    assert refused.count("\n") == 1
+    assert not out.exists()
+
+    monkeypatch.setenv("DICOMWEB_AUTH", "reader:secret")
+    store(orthanc, [path.read_bytes() for path in folder.iterdir()])
+    assert main(words) == 0
+    made = {path.name: pydicom.dcmread(path) for path in out.glob("*.dcm")}
+    assert made.keys() >= {"segmentation.dcm", "report.dcm", "key-image-1.dcm"}
+    assert f"stored {len(made)} objects at {orthanc}" in capsys.readouterr().out
+    assert not [*scratch.iterdir()]  # what was fetched
+
+    # The server is asked by Orthanc's own interface, without our client.
+    url = orthanc.removesuffix("dicom-web")
+    with httpx2.Client(base_url=url, auth=("reader", "secret")) as http:
+        found = [http.get(f"instances/{each}/file") for each in http.get("instances").json()]
+    objects = [pydicom.dcmread(BytesIO(each.content)) for each in found]
+    kept = {each.SOPInstanceUID: each for each in objects}
+    for ours in made.values():
+        theirs = kept[ours.SOPInstanceUID]
+        assert theirs == ours
+        assert {k: theirs[k].value for k in PATIENT} == PATIENT
+        assert (theirs.StudyInstanceUID, theirs.AccessionNumber) == (study, "A-1")
+    slices = {uid for uid, each in kept.items() if each.SeriesInstanceUID == series}
+    assert len(slices) == len([*folder.iterdir()])
+    seg, report = made["segmentation.dcm"], made["report.dcm"]
+    assert seg.FrameOfReferenceUID == first.FrameOfReferenceUID
+    [of_series] = seg.ReferencedSeriesSequence
+    assert of_series.SeriesInstanceUID == series
+    referenced = {each.ReferencedSOPInstanceUID for each in of_series.ReferencedInstanceSequence}
+    assert referenced
+    assert referenced <= slices
+    texts = {each.value for each in report.iterall() if each.keyword == "TextValue"}
+    assert "Question: Is the liver normal?" in texts
+    assert report.VerificationFlag == "UNVERIFIED"
+
+
 def _bytes(made: Any) -> bytes:
     buffer = BytesIO()
     made.save_as(buffer)
@@ -164,6 +230,4 @@ def _bytes(made: Any) -> bytes:
 
 
 def _pixels(content: bytes) -> bytes:
-    import pydicom
-
     return pydicom.dcmread(BytesIO(content)).PixelData

@@ -90,6 +90,25 @@ class Browser:
         node = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
         self.call("DOM.setFileInputFiles", files=[str(path)], nodeId=node)
 
+    def drag_file(self, selector: str, path: Path) -> None:
+        """Drag a file from outside over an element, as a hand does; `drop_file` lets it go."""
+        self._drag(selector, path, "dragEnter", "dragOver")
+
+    def drop_file(self, selector: str, path: Path) -> None:
+        """Let go of a file that `drag_file` has brought."""
+        self._drag(selector, path, "drop")
+
+    def _drag(self, selector: str, path: Path, *kinds: str) -> None:
+        box = self.run(f"document.querySelector({selector!r}).getBoundingClientRect().toJSON()")
+        for kind in kinds:
+            self.call(
+                "Input.dispatchDragEvent",
+                type=kind,
+                x=box["x"] + box["width"] / 2,
+                y=box["y"] + box["height"] / 2,
+                data={"items": [], "files": [str(path)], "dragOperationsMask": 1},
+            )
+
     def key(self, name: str) -> None:
         """Press a key."""
         for kind in ("keyDown", "keyUp"):

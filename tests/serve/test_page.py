@@ -62,8 +62,23 @@ def test_page_in_a_browser(page_url: str, browser: Browser, root: Path, tmp_path
     page.size(1280, 900)
     page.call("Page.navigate", url=f"{page_url}/")
     page.wait("document.getElementById('root')?.options.length > 1")
-    page.give_file("#file", root / "p1" / "ct.nii.gz")
+    junk = tmp_path / "junk.nii.gz"
+    junk.write_bytes(b"no scan")
+    page.give_file("#file", junk)
+    page.wait("document.getElementById('status').classList.contains('bad')")
+    assert page.run("document.getElementById('status').textContent")
+    assert ["400" in each for each in page.problems] == [True]
+    page.problems.clear()
+
+    page.requested.clear()
+    page.drag_file("#drop", root / "p1" / "ct.nii.gz")
+    page.wait("document.getElementById('drop').classList.contains('over')")
+    assert page.requested == []  # nothing is sent before it is let go
+    page.drop_file("#drop", root / "p1" / "ct.nii.gz")
     page.wait("!document.getElementById('send').disabled")
+    assert page.requested[0] == f"{page_url}/v1/files"
+    assert "organs found" in page.run("document.getElementById('status').textContent")
+    assert not page.run("document.getElementById('drop').classList.contains('over')")
     assert page.run("document.querySelectorAll('#organs button').length") > 10
     for number, text in enumerate(("Where is the tumour in this CT?", "Is the liver normal?"), 1):
         page.run(f"document.getElementById('question').value = '{text}'")

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,16 @@ from tumorchain_jax.core.config import read_config
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.ultrasound.crossval import cross_validate
 from tumorchain_jax.evaluation.ultrasound.guard import (
+    Guard,
+    appearances,
     fit_guard,
     load_guard,
+    measured_guard,
     save_guard,
     threshold_of,
 )
-from tumorchain_jax.models.image.pyramid.model import PyramidConfig
-from tumorchain_jax.pretrained import NANO_CHECKPOINT
+from tumorchain_jax.pretrained import BUS_NANO, NANO_CHECKPOINT
+from tumorchain_jax.ultrasound.picture import read_picture
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 pytestmark = pytest.mark.program
@@ -31,8 +35,6 @@ OPTIONS = [
     *("--config.batch_size=4", "--config.log_every=100"),
     *("--config.model.blocks=(1,)", "--config.model.width=4", "--config.model.neck=4"),
 ]
-
-FEATURES = PyramidConfig((1,), width=4, neck=4).features
 
 
 @pytest.fixture(scope="module")
@@ -94,17 +96,18 @@ def test_predict_refuses_what_is_unlike_its_training(
     row = json.loads(capsys.readouterr().out)
     assert row["readable"] == (row["distance"] <= row["threshold"])
     shutil.copytree(folder / "model", tmp_path / "strict")
-    guard = load_guard(tmp_path / "strict", FEATURES)
+    guard = load_guard(tmp_path / "strict")
     save_guard(tmp_path / "strict", replace(guard, threshold=row["distance"] / 2))
     assert main([*words, f"{tmp_path}/strict"]) == 0
     strict = json.loads(capsys.readouterr().out)
     assert (strict["readable"], strict["malignant"]) == (False, None)
     assert strict["said"] == "not a readable B-mode breast image"
-    with pytest.raises(InputError, match="guard"):
-        load_guard(tmp_path / "strict", FEATURES - 1)
+    save_guard(tmp_path / "strict", Guard(guard.mean[1:], guard.precision[1:, 1:]))
+    with pytest.raises(InputError, match="ship the classifier again"):
+        load_guard(tmp_path / "strict")
 
 
-def test_guard_tells_features_of_another_kind() -> None:
+def test_guard_tells_numbers_of_another_kind() -> None:
     rng = np.random.default_rng(0)
     mix = rng.normal(size=(6, 6))
     own, other = rng.normal(size=(300, 6)) @ mix, rng.normal(2, 1, size=(100, 6)) @ mix
@@ -114,6 +117,40 @@ def test_guard_tells_features_of_another_kind() -> None:
     assert (guard.distances(other) > limit).mean() > 0.5
 
 
+def test_guard_is_measured_on_data_sets_that_it_was_not_fitted_on() -> None:
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(400, 5))
+    sources = np.repeat(["a", "b"], 200)
+    own[sources == "b"] += 3
+    others = {"near": rng.normal(size=(50, 5)), "far": rng.normal(20, 1, size=(50, 5))}
+    guard, values = measured_guard(own, np.arange(400) % 5, sources, others)
+    assert values["breast_refused"] == pytest.approx(0.02, abs=0.003)
+    assert values["by_set"]["a"]["n"] == 200
+    assert values["left_out"]["a"]["refused"] > 0.9  # b says nothing of it
+    assert values["others"]["far"]["refused"] == values["others"]["far"]["auroc"]["value"] == 1
+    assert values["others"]["near"]["refused"] < 0.2
+    low, high = values["others"]["near"]["ci95"]
+    assert low <= values["others"]["near"]["refused"] <= high
+    assert np.isfinite(guard.threshold)
+
+
+def test_shipped_guard_on_real_pictures(shared_data: Path) -> None:
+    """A full-size original and its small copy alike; of another kind none or nearly none."""
+    guard = load_guard(BUS_NANO)
+
+    def distances(files: Iterable[Path]) -> np.ndarray:
+        return guard.distances(appearances(read_picture(each).grey for each in files))
+
+    busi = shared_data / "bus-busi"
+    originals = [x for x in sorted((busi / "originals").iterdir()) if "_mask" not in x.name]
+    copies = [next((busi / "Dataset_BUSI_with_GT").rglob(x.name)) for x in originals]
+    np.testing.assert_allclose(distances(originals), distances(copies), rtol=0.05)
+    breast = [*sorted((shared_data / "bus-bra" / "Images").iterdir())[::14], *originals]
+    assert (distances(breast) > guard.threshold).mean() <= 0.1
+    abdomen = sorted((shared_data / "vqa-rad-abdomen" / "images").iterdir())[::2]
+    assert (distances(abdomen) > guard.threshold).mean() >= 0.9
+
+
 def test_evaluate_scores_the_test_part_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,7 +158,7 @@ def test_evaluate_scores_the_test_part_alone(
     assert main(words) == 0
     values = json.loads(capsys.readouterr().out)
     work = json.loads((folder / "work" / "crossval.json").read_text())
-    assert values["n"] == work["test_part"]
+    assert values["n"] == values["guard"]["lesions"]["n"] == work["test_part"]
 
 
 def test_shipped_folder_is_read_back(folder: Path) -> None:

@@ -1,54 +1,59 @@
-"""Is a picture like those that a classifier was trained on? By the distance of its features.
+"""Does a picture look like the breast ultrasound that a classifier was trained on?
 
-The distance is Mahalanobis' to the mean of the training features, whose covariance is shrunk
-towards its diagonal. The threshold is chosen on pictures that a fold has not seen, never on
-pictures of anything else, so that a stated share of breast pictures is refused.
+By Mahalanobis' distance of its appearance (`ultrasound/appearance.py`) to the mean of the training
+pictures', whose covariance is shrunk towards its diagonal. The threshold is chosen on pictures that
+a fold has not seen, never on pictures of anything else, so that a stated share of breast pictures
+is refused.
 
-Shape letters: N pictures, F features, S side.
+Shape letters: N M pictures, K numbers of an appearance.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int, UInt8
 from PIL import Image
 from safetensors.numpy import load_file
 from scipy import ndimage
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.core.files import atomic_path
-from tumorchain_jax.ultrasound.view import square
+from tumorchain_jax.evaluation.auc import auroc, estimates
+from tumorchain_jax.evaluation.statistics import wilson
+from tumorchain_jax.ultrasound.appearance import NUMBERS, appearance
 from tumorchain_jax.weights.tensor_files import write_arrays
 
 SHRINKAGE, REFUSED_SHARE = 0.2, 0.02
+NOISE_PX = 256
 FILE = "guard.safetensors"
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What a readable picture's features look like.
+    """What a readable picture looks like.
 
     Attributes:
         threshold: of the distance, beyond which a picture is refused.
     """
 
-    mean: Float[np.ndarray, " F"]
-    precision: Float[np.ndarray, "F F"]
+    mean: Float[np.ndarray, " K"]
+    precision: Float[np.ndarray, "K K"]
     threshold: float = float("inf")
 
-    def distances(self, features: Float[np.ndarray, "N F"]) -> Float[np.ndarray, " N"]:
+    def distances(self, values: Float[np.ndarray, "N K"]) -> Float[np.ndarray, " N"]:
         """Distance of each picture."""
-        centred = features - self.mean
+        centred = values - self.mean
         return np.sqrt(np.einsum("nf,fg,ng->n", centred, self.precision, centred))
 
 
-def fit_guard(features: Float[np.ndarray, "N F"]) -> Guard:
+def fit_guard(values: Float[np.ndarray, "N K"]) -> Guard:
     """Fit mean and covariance; the threshold is not chosen yet."""
-    mean = features.mean(axis=0)
-    covariance = np.cov(features, rowvar=False)
+    mean = values.mean(axis=0)
+    covariance = np.cov(values, rowvar=False)
     diagonal = np.diag(np.diag(covariance))
     shrunk = (1 - SHRINKAGE) * covariance + SHRINKAGE * diagonal
     return Guard(mean, np.linalg.inv(shrunk + 1e-6 * np.eye(len(mean))))
@@ -70,11 +75,11 @@ def save_guard(folder: Path, guard: Guard) -> None:
         write_arrays(part, arrays)
 
 
-def load_guard(folder: Path, features: int) -> Guard:
+def load_guard(folder: Path) -> Guard:
     """Read a classifier's guard.
 
     Raises:
-        InputError: there is none, or it is of another classifier.
+        InputError: there is none, or it measures pictures otherwise.
     """
     path = folder / FILE
     try:
@@ -85,32 +90,100 @@ def load_guard(folder: Path, features: int) -> Guard:
         found = f"{type(error).__name__}: {error}"[:100]
         hint = "use a folder that `tumorchain bus crossval --ship` wrote"
         raise InputError(path, "guard", found, "a guard of this classifier", hint) from error
-    if mean.shape != (features,) or precision.shape != (features, features):
-        found = f"for {mean.shape} features"
-        raise InputError(path, "guard", found, f"for {features}", "use the classifier's own")
+    if mean.shape != (NUMBERS,) or precision.shape != (NUMBERS, NUMBERS):
+        found, expected = f"{mean.shape} numbers of a picture", f"{NUMBERS}"
+        raise InputError(path, "guard", found, expected, "ship the classifier again")
     return Guard(mean, precision, threshold)
 
 
-def other_pictures(folders: Mapping[str, Path], side: int) -> dict[str, UInt8[np.ndarray, "N S S"]]:
+def appearances(greys: Iterable[UInt8[np.ndarray, "H W"]]) -> Float[np.ndarray, "N K"]:
+    """Measure pictures of any sizes."""
+    return np.stack([appearance(grey) for grey in greys])
+
+
+def measured_guard(
+    own: Float[np.ndarray, "N K"],
+    folds: Int[np.ndarray, " N"],
+    sources: np.ndarray,
+    others: Mapping[str, Float[np.ndarray, "M K"]],
+) -> tuple[Guard, dict[str, Any]]:
+    """Fit a guard on breast pictures, choose its threshold on their folds, and measure it.
+
+    Args:
+        folds: of each picture.
+        sources: the data set of each.
+        others: appearances of what is no breast ultrasound, by name.
+
+    Returns:
+        the guard, and as plain values what it refuses: of pictures out of fold, of each data set by
+        a guard that was fitted and given its threshold without it, and of the others.
+    """
+    distances = _out_of_fold(own, folds)
+    guard = replace(fit_guard(own), threshold=threshold_of(distances))
+    names, left_out = np.unique(sources), {}
+    for source in names if len(names) > 1 else []:
+        rest = sources != source
+        limit = threshold_of(_out_of_fold(own[rest], folds[rest]))
+        left_out[str(source)] = refused(fit_guard(own[rest]).distances(own[~rest]), limit)
+    far = {name: guard.distances(values) for name, values in others.items()}
+    return guard, {
+        "breast_pictures": len(own),
+        "breast_refused": float((distances > guard.threshold).mean()),
+        "by_set": {
+            str(source): refused(distances[sources == source], guard.threshold) for source in names
+        },
+        "left_out": left_out,
+        "others": {
+            name: {"auroc": _area(distances, away), **refused(away, guard.threshold)}
+            for name, away in far.items()
+        },
+    }
+
+
+def refused(distances: Float[np.ndarray, " N"], threshold: float) -> dict[str, Any]:
+    """The share of pictures that is refused, with its 95 % interval (Wilson)."""
+    count = int((distances > threshold).sum())
+    interval = list(wilson(count, len(distances)))
+    return {"n": len(distances), "refused": count / max(1, len(distances)), "ci95": interval}
+
+
+def _out_of_fold(
+    own: Float[np.ndarray, "N K"], folds: Int[np.ndarray, " N"]
+) -> Float[np.ndarray, " N"]:
+    distances = np.empty(len(own))
+    for fold in np.unique(folds):
+        held = folds == fold
+        distances[held] = fit_guard(own[~held]).distances(own[held])
+    return distances
+
+
+def _area(near: Float[np.ndarray, " N"], far: Float[np.ndarray, " M"]) -> dict[str, Any]:
+    scores = np.concatenate([near, far])
+    names = [str(number) for number in range(len(scores))]
+    found = estimates(np.arange(len(scores)) >= len(near), scores, names, {"auroc": auroc})["auroc"]
+    return {"value": found.value, "ci95": list(found.ci95)}
+
+
+def other_pictures(folders: Mapping[str, Path]) -> dict[str, list[UInt8[np.ndarray, "H W"]]]:
     """Pictures that are no breast ultrasound: those of folders, and noise made here.
 
     Raises:
         InputError: a folder has no picture.
     """
-    rng = np.random.default_rng(0)
-    white = rng.integers(0, 256, (50, side, side)).astype(np.uint8)
-    smooth = np.stack(
-        [ndimage.gaussian_filter(rng.normal(size=(side, side)), 4) for _ in range(50)]
-    )
-    smooth = (255 * (smooth - smooth.min()) / np.ptp(smooth)).astype(np.uint8)
-    found = {"white noise": white, "smooth noise": smooth}
+    rng, side = np.random.default_rng(0), NOISE_PX
+    white = [rng.integers(0, 256, (side, side)).astype(np.uint8) for _ in range(50)]
+    smooth = [ndimage.gaussian_filter(rng.normal(size=(side, side)), side / 18) for _ in range(50)]
+    low, high = np.min(smooth), np.max(smooth)
+    found = {
+        "white noise": white,
+        "smooth noise": [(255 * (each - low) / (high - low)).astype(np.uint8) for each in smooth],
+    }
     for name, folder in folders.items():
         files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
         if not files:
             raise InputError(folder, "--others", "no picture", "pictures", "check the path")
-        images = []
+        found[name] = []
         for path in files:
             with Image.open(path) as image:
-                images.append(square(np.asarray(image.convert("L")), side))
-        found[name] = np.stack(images)
+                found[name].append(np.asarray(image.convert("L")))
     return found

@@ -11,9 +11,9 @@ from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.evaluation.auc import METRICS, estimates
 from tumorchain_jax.evaluation.ultrasound.baselines import baselines
 from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
-from tumorchain_jax.evaluation.ultrasound.guard import load_guard
+from tumorchain_jax.evaluation.ultrasound.guard import appearances, load_guard, refused
 from tumorchain_jax.training.classification.source import load_pictures
-from tumorchain_jax.ultrasound.lesion import Box, Lesion
+from tumorchain_jax.ultrasound.lesion import Box, Lesion, read_manifest
 from tumorchain_jax.ultrasound.picture import read_picture
 from tumorchain_jax.ultrasound.view import VIEWS, render
 from tumorchain_jax.weights.classifier_folder import load_classifier
@@ -33,14 +33,14 @@ def predict(
         InputError: the folder is no shipped classifier; a picture cannot be read; a box is missing.
     """
     read = load_classifier(folder)
-    guard, classifier = load_guard(folder, read.model.features), Classifier(read, flips=True)
+    guard, classifier = load_guard(folder), Classifier(read, flips=True)
     if read.view != VIEWS[0] and box is None:
         expected = f"one: this classifier sees the view {read.view}"
         raise InputError("command line", "--box", "none", expected, "give x,y,width,height")
     for path in files:
         image = _view(path, read.view, read.side, box)
-        scores, features = classifier.run(image[None])
-        distance = float(guard.distances(features)[0])
+        scores = classifier.scores(image[None])
+        distance = float(guard.distances(appearances([read_picture(path).grey]))[0])
         readable = distance <= guard.threshold
         yield {
             "picture": str(path),
@@ -76,6 +76,13 @@ def evaluate(folder: Path, data: Path, cache: Path) -> dict[str, Any]:
     config = ConfigDict({"data": {**settings, "sources": "", "held_out": ""}})
     pictures = load_pictures(config, cache)
     test = np.flatnonzero(pictures.is_test)
+    normal = [row for row in read_manifest(data) if row.label == "normal"]
+    guard = load_guard(folder)
+
+    def refusals(rows: Sequence[Lesion]) -> dict[str, Any]:
+        greys = [read_picture(data / row.image).grey for row in rows]
+        return refused(guard.distances(appearances(greys)), guard.threshold)
+
     labels = pictures.labels == 1
     if len(set(labels[test].tolist())) < 2:
         raise InputError(data, "test part", "one class", "both", "add pictures")
@@ -90,6 +97,10 @@ def evaluate(folder: Path, data: Path, cache: Path) -> dict[str, Any]:
         "malignant": int(labels[test].sum()),
         "clusters": len(set(clusters)),
         "view": read.view,
+        "guard": {
+            "lesions": refusals([pictures.rows[int(number)] for number in test]),
+            **({"normal": refusals(normal)} if normal else {}),
+        },
         "classifier": {
             name: {"value": each.value, "ci95": list(each.ci95)}
             for name, each in estimates(labels[test], scores, clusters).items()

@@ -14,25 +14,26 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Float, Int
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.files import atomic_directory
 from tumorchain_jax.core.path_rules import flatten
-from tumorchain_jax.evaluation.auc import Estimate, auroc, estimates
 from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
 from tumorchain_jax.evaluation.ultrasound.crossval import Run, Scored, of_seed, trained
 from tumorchain_jax.evaluation.ultrasound.gallery import Entry, choose, gallery_page
 from tumorchain_jax.evaluation.ultrasound.guard import (
-    fit_guard,
+    Guard,
+    appearances,
+    measured_guard,
     other_pictures,
     save_guard,
-    threshold_of,
 )
 from tumorchain_jax.evaluation.ultrasound.saliency import inside_share, occlusion_map, sanity
 from tumorchain_jax.models.image.layers import STATISTICS
 from tumorchain_jax.training.classification.program import init_variables
 from tumorchain_jax.training.classification.source import Pictures
+from tumorchain_jax.ultrasound.picture import read_picture
 from tumorchain_jax.ultrasound.view import VIEWS, render_mask
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
@@ -62,13 +63,9 @@ def ship(
     """
     seed = found[0].seed
     own = of_seed(config, seed)
-    strangers = other_pictures(others, config.data.side)
-    values, distances = _measure(own, workdir, pictures, found[0], strangers)
+    strangers = {name: appearances(greys) for name, greys in other_pictures(others).items()}
+    guard, values = pictures_guard(Path(config.data.folder), pictures, found[0].folds, strangers)
     whole = trained(own, workdir, seed, WHOLE)
-    development = ~pictures.is_test
-    guard = fit_guard(whole.run(pictures.images[development])[1])
-    # The distances of pictures that a fold's model has not seen stand for those of new pictures.
-    guard = replace(guard, threshold=threshold_of(distances[development]))
     values["saliency"] = _saliency(own, whole, pictures)
     with atomic_directory(output) as part:
         for path in sorted((workdir / str(seed) / WHOLE.name / "export").iterdir()):
@@ -81,40 +78,17 @@ def ship(
     return values
 
 
-def _measure(
-    config: ConfigDict,
-    workdir: Path,
+def pictures_guard(
+    folder: Path,
     pictures: Pictures,
-    scored: Scored,
-    strangers: Mapping[str, UInt8[np.ndarray, "M S S"]],
-) -> tuple[dict[str, Any], Float[np.ndarray, " N"]]:
-    """How well distances tell breast pictures from others, each fold by what it was trained on."""
-    distances = np.full(len(pictures.rows), np.nan)
-    far: dict[str, list[np.ndarray]] = {name: [] for name in strangers}
-    for fold in range(config.data.folds):
-        classifier = trained(config, workdir, scored.seed, Run(f"fold_{fold}", fold))
-        seen = (scored.folds >= 0) & (scored.folds != fold)
-        held = scored.folds == fold
-        guard = fit_guard(classifier.run(pictures.images[seen])[1])
-        distances[held] = guard.distances(classifier.run(pictures.images[held])[1])
-        for name, images in strangers.items():
-            far[name].append(guard.distances(classifier.run(images)[1]))
-    own = distances[np.isfinite(distances)]
-    limit = threshold_of(own)
-    rows = {}
-    for name, each in far.items():
-        away = np.mean(each, axis=0)
-        labels: Bool[np.ndarray, " K"] = np.arange(len(own) + len(away)) >= len(own)
-        scores = np.concatenate([own, away])
-        names = [str(number) for number in range(len(scores))]
-        area: Estimate = estimates(labels, scores, names, {"auroc": auroc})["auroc"]
-        rows[name] = {
-            "n": len(away),
-            "auroc": {"value": area.value, "ci95": list(area.ci95)},
-            "refused": float((away > limit).mean()),
-        }
-    return {"breast_pictures": len(own), "breast_refused": float((own > limit).mean()),
-            "others": rows}, distances  # fmt: skip
+    folds: Int[np.ndarray, " N"],
+    others: Mapping[str, Float[np.ndarray, "M K"]],
+) -> tuple[Guard, dict[str, Any]]:
+    """Fit and measure a guard on the development part; see `measured_guard`."""
+    numbers = np.flatnonzero(~pictures.is_test)
+    rows = [pictures.rows[int(number)] for number in numbers]
+    own = appearances(read_picture(folder / row.image).grey for row in rows)
+    return measured_guard(own, folds[numbers], pictures.sources[numbers], others)
 
 
 def _saliency(config: ConfigDict, whole: Classifier, pictures: Pictures) -> dict[str, Any]:

@@ -175,10 +175,12 @@ def guard_text(found: Mapping[str, Any]) -> str:
         f"guard: refuses {found['breast_refused']:.1%} of {found['breast_pictures']} breast "
         "pictures that no training saw (its threshold is chosen on these)",
     ]
-    for name, row in found["others"].items():
-        lines.append(
-            f"{name:20} AUROC {_shown(row['auroc'])}   refused {row['refused']:.1%} of {row['n']}"
-        )
+    lines += [f"{name:20} {_refused(row)}" for name, row in found["by_set"].items()]
+    lines += [f"{name:20} {_refused(row)}, unseen set" for name, row in found["left_out"].items()]
+    lines += [
+        f"{name:20} {_refused(row)}, AUROC {_shown(row['auroc'])}"
+        for name, row in found["others"].items()
+    ]
     maps = found["saliency"]
     lines.append(
         f"occlusion maps: rank correlation {maps['rank_correlation_with_random_model']:.2f} with "
@@ -192,12 +194,18 @@ def guard_text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _refused(row: Mapping[str, Any]) -> str:
+    low, high = row["ci95"]
+    return f"refused {row['refused']:.1%} [{low:.1%}, {high:.1%}] of {row['n']}"
+
+
 def evaluation_text(found: Mapping[str, Any]) -> str:
     """The scores of the test part, for people."""
     lines = [
         f"test part, view {found['view']}: {found['n']} lesions ({found['malignant']} malignant), "
         f"{found['clusters']} patients or duplicate groups",
         *(f"{NAMES[name]:34} {_shown(row)}" for name, row in found["classifier"].items()),
+        *(f"guard: {name:8} {_refused(row)}" for name, row in found["guard"].items()),
         "beside it, fitted on the development part (AUROC):",
         *(
             f"{name:12} {_shown(row['auroc'])}   n {row['n']:4}  {row['what']}"

@@ -8,7 +8,7 @@
     },
   });
   const comparison = new Comparison($("answers"), $("compared"));
-  let model = "", scan = null, organs = new Map(), running = null;
+  let model = "", scan = null, organs = new Map(), running = null, opened = 0;
   let key = sessionStorage.getItem("key") || "";
 
   function say(text, bad = false) {
@@ -73,19 +73,23 @@
   }
 
   async function open(get_file) {
+    const turn = ++opened; // of several scans the last one that was asked for is shown
     $("send").disabled = true;
     try {
       const file = await get_file();
+      if (turn !== opened) return;
       say(`${file.filename}: reading it and finding its organs …`);
       const info = await (await get(`v1/scans/${file.id}`)).json();
       const [greys, labels] = await Promise.all(["greys", "labels"].map(async (what) =>
         new Uint8Array(await (await get(`v1/scans/${file.id}/${what}`)).arrayBuffer())));
+      if (turn !== opened) return;
       scan = file;
       show(info, greys, labels);
       const less = info.reduced ? "; the picture is coarser than the scan" : "";
       say(`${file.filename}: ${info.organs.length} organs found${less}`);
       $("send").disabled = false;
     } catch (error) {
+      if (turn !== opened) return;
       say(error.message, true);
       $("send").disabled = scan === null;
     }
