@@ -22,11 +22,13 @@ _NAMES: dict[SectionKind, str] = {
         "findings?|ct findings?|imaging findings?|observations?|description|report|body|"
         "findings? in the abdomen(?: and pelvis)?|abdomen(?:/| and )pelvis|details?|result|results|"
         "radiologic(?:al)? findings|narrative|"
+        "f(?=:[ \t]*$)|"
         "befunde?|ct-befund|beschreibung|befundbericht"
     ),
     "impression": (
         "impressions?|conclusions?|opinion|summary|assessment|interpretation|diagnos[ei]s|"
         "comment|comments|final impression|overall impression|radiological diagnosis|imp|"
+        "i(?=:[ \t]*$)|"
         "overall|bottom line|key findings|final diagnosis|in summary|in conclusion|"
         "beurteilung|zusammenfassung|diagnosen?|zusammenfassende beurteilung"
     ),
@@ -86,6 +88,12 @@ _HEADING = re.compile(
     r"[\])>]?\**[ \t]*(?:\([^()\n]{0,30}\)[ \t]*)?"
     rf"(?:[:=]|[ \t]-{{1,2}}[ \t]|{_BAR}$)",
     re.MULTILINE,
+)
+
+
+_RUN_ON = re.compile(
+    rf"(?:{_ALL})(?=[ \t]+(?!(?:of|is|are|was|were|and|with|in|on|to|as|may|suggest\w*|consistent|"
+    r"compatible)\b)[\w(])"
 )
 
 
@@ -154,11 +162,16 @@ class Section:
     end: int
 
 
-def split_sections(text: str) -> list[Section]:
-    """Return the sections of a text in small letters, in order; the headings are left out."""
+def split_sections(text: str, cased: str = "") -> list[Section]:
+    """Return the sections of a text in small letters, in order; the headings are left out.
+
+    Args:
+        text: of a report, in small letters.
+        cased: the same text with its own letters; a heading in capitals needs no colon.
+    """
     headings: list[tuple[int, int, SectionKind]] = []
     for begin in _START.finditer(text):
-        match = _HEADING.match(text, begin.end())
+        match = _HEADING.match(text, begin.end()) or _run_on(text, begin, cased)
         if match and not (headings and match.start() < headings[-1][1]):
             if _is_field(text, match):
                 continue
@@ -179,6 +192,17 @@ def split_sections(text: str) -> list[Section]:
         else:
             sections.append(Section(kind, start, end))
     return [section for section in sections if text[section.start : section.end].strip()]
+
+
+def _run_on(text: str, begin: re.Match[str], cased: str) -> re.Match[str] | None:
+    """Return a heading in capitals at the begin of a line that its text follows without a mark."""
+    match = _RUN_ON.match(text, begin.end()) if begin.group().strip() == "" else None
+    if match is None or not cased[match.start() : match.end()].isupper():
+        return None
+    line = cased[match.end() : cased.find("\n", match.end()) % (len(cased) + 1)]
+    # Where all is in capitals, few words are sure to be headings.
+    sure = match.group() in ("findings", "impression", "conclusion")
+    return match if sure or not line.isupper() else None
 
 
 def _without_previous(

@@ -16,6 +16,12 @@ _ITEM = re.compile(
     r"[ \t]*(?:[*+>#\u2610\u2611\u2612]|-{1,2}[ \t]|\d{1,2}[.)][ \t]|\(?[a-z\d]\)[ \t]|\[[ x]?\]|"
     r"[a-z][\w /&,()-]{0,40}:(?:[ \t]|$))"
 )
+# A line that ends or begins so is no sentence's end or beginning.
+_OPEN_END = re.compile(
+    r"(?:[,(&]|(?<![^\W_])[^\W\d_]+-|\b(?:of|in|the|an|and|or|nor|with|without|to|from|for|by|at|is|are|was|were|"
+    r"than|into|within|any|both|between|der|die|das|im|und|oder|mit|ohne|von|eine[nrms]?))$"
+)
+_OPEN_BEGIN = re.compile(r"[ \t]*(?:(?:of|and|or|nor|which|than|that|und|oder)\b(?![ \t]*:)|[),])")
 _BLANK = re.compile(r"[ \t]*(?:\n|$)")
 _LEAST_WIDTH = 50
 MOST_CHARACTERS = 700
@@ -88,6 +94,13 @@ def _is_stop(text: str, begin: int, position: int) -> bool:
     return not re.fullmatch(r"\s*\d{1,2}\.", text[begin : position + 1])
 
 
+def _is_shouted(cased: str, begins: int) -> bool:
+    """Whether the line that begins at a position is in capitals."""
+    end = cased.find("\n", begins)
+    line = cased[begins : end if end >= 0 else len(cased)]
+    return line.isupper() and sum(map(str.isalpha, line)) > 4
+
+
 def _is_wrapped(text: str, begin: int, position: int, end: int, width: int, cased: str) -> bool:
     """Whether the line's end at a position is only where the line was full."""
     before = text[begin:position].rstrip()
@@ -100,8 +113,13 @@ def _is_wrapped(text: str, begin: int, position: int, end: int, width: int, case
         return False
     if cased[position + 1 : position + 2].islower():
         return True
+    if _OPEN_END.search(before[-24:]) or _OPEN_BEGIN.match(following):
+        return True
     if width < _LEAST_WIDTH:
         return False
-    line = text[text.rfind("\n", 0, position) + 1 : position].rstrip()
+    begins = text.rfind("\n", 0, position) + 1
+    line = text[begins:position].rstrip()
+    if cased and _is_shouted(cased, position + 1) and not _is_shouted(cased, begins):
+        return False  # a heading in capitals after running text
     word = following.split(maxsplit=1)[0] if following.strip() else ""
     return len(line) + 1 + len(word) > width - 2

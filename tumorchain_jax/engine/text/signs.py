@@ -180,7 +180,8 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
         places = [p for x in named for p in x.places] or list(notes.heading)
         if any(m.term.kind in NODES and clause[0] <= m.term.start for m in mentions):
             continue
-        for place in dict.fromkeys(places):
+        span = setting.sentence.start, setting.sentence.end
+        for place in on_its_side(notes.text, span, term.start, term.end, places, absent=True):
             absent = Context(polarity="absent")
             notes.draft(setting, "finding", "mass", term.start, term.end, absent, place, None)
 

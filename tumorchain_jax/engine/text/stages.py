@@ -31,9 +31,9 @@ class StageMention:
 
 
 # Scanned texts have the letter O for the number 0, and l or I for 1.
-_ONE = r"[cpyrmu]{0,3}[TNM](?:is|\s?[0-4OoXxlI][a-d]?)"
+_ONE = r"(?:[cpyrmu]{0,3}|[cp]\s)[TNM](?:is|\s?[0-4OoXxlI][a-d]?)"
 _PARTS = re.compile(
-    r"(?P<basis>[cpyrmu]*)(?P<letter>[TNM])\s?(?P<value>(?<!\s)is|[0-4OoXxlI][a-d]?)"
+    r"(?P<basis>[cpyrmu]*(?:(?<=[cp])\s)?)(?P<letter>[TNM])\s?(?P<value>(?<!\s)is|[0-4OoXxlI][a-d]?)"
 )
 # Categories side by side: `pT3 pN1`, `T4aN0M0`, `T3, N1`.
 _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
@@ -41,7 +41,7 @@ _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ON
 _KEYED = re.compile(
     r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|"
     r"[Cc]ategory|"
-    r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:(?P=basis)(?P=letter))?"
+    r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:[cpyr]{0,3}(?P=letter))?"
     r"(?P<value>is|[0-4Xx][a-d]?)(?![A-Za-z0-9%]|[.,]\d)"
 )
 _CAPITALS = re.compile(

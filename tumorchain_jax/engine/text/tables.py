@@ -13,6 +13,10 @@ _HEADERS = re.compile(
 )
 _SIZE = re.compile(r"\b(?:size|diameter|dimensions?|größe|max|mm|cm|length)\b")
 _COUNT = re.compile(r"\b(?:count|number|anzahl)\b")
+_PRIOR = re.compile(
+    r"\b(?:baseline|previous|prior|old|earlier|last|former|nadir|initial|before|vor\w*|alt|ausgangs\w*)\b"
+)
+_NOW = re.compile(r"\b(?:current|now|today|present|new|follow[- ]?up|aktuell|jetzt)\b")
 _UNIT = re.compile(r"\b(mm|cm)\b")
 
 
@@ -34,6 +38,11 @@ class Cell:
         """The unit that the column's name gives, or an empty text."""
         match = _UNIT.search(self.header)
         return match[1] if match else ""
+
+    @property
+    def is_prior(self) -> bool:
+        """Whether the column holds what was measured at an earlier time."""
+        return bool(_PRIOR.search(self.header)) and not _NOW.search(self.header)
 
     @property
     def is_size(self) -> bool:
