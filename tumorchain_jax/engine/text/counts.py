@@ -128,10 +128,10 @@ def _is_label(before: str, rest: str) -> bool:
     """Whether a number belongs to a length or a name: "3 cm", "segment 7"."""
     if re.match(r"\d+(?:[.,]\d+)?[\s-]*(?:mm|cm|x|%|/|\.\d)", rest):
         return True
+    if rest[0].isdigit() and re.search(r"[.,/]\s*$", before):
+        return True
     return bool(
-        re.search(
-            r"(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?|[.,/])\s*$", before
-        )
+        re.search(r"(?:(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?)\s*|[.,/])$", before)
     )
 
 

@@ -42,6 +42,9 @@ _CONTRAST = re.compile(r"\b(?:but|however|while|whereas|although|except|aber|jed
 _DENIES_ITSELF = re.compile(
     r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b"
 )
+_FITS = re.compile(
+    r"(?:\b(?:consistent with|compatible with|in keeping with|in line with)|(?<!\w)c/w)\b[^.;,]*$"
+)
 _SUSPECTED = re.compile(r"\s*(?:is |are )?(?:suspected|presumed|favou?red)\b")
 _IS_GONE = re.compile(
     r"[^.;,]{0,60}?\b(?:is|are|has|have|was|were) (?:now |since |completely |entirely |meanwhile |"
@@ -136,6 +139,11 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
     context = judge(setting, term.start, term.end)
     if context is None or term.value == "mass":
         return context
+    malignant = term.kind == "impression" or term.value == "tumour"
+    before = setting.text[max(setting.sentence.start, term.start - 60) : term.start]
+    if malignant and context.certainty == "definite" and _FITS.search(before):
+        # Of a cyst it is a way to say that it is one, of a cancer to leave it to pathology.
+        context = replace(context, certainty="probable")
     here = context.time == "current" and setting.section != "impression"
     if here and context.polarity == "present" and _is_past(setting, term):
         return replace(context, time="prior")

@@ -29,7 +29,7 @@ _DEFINITE = re.compile(
 )
 _PRIMARIES = FIVE - {"liver"}
 _SEEN = re.compile(
-    r"\b(?:persist\w*|remains?|unchanged|stable|again|there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
+    r"\b(?:can be|appreciated|apparent|evident|persist\w*|remains?|unchanged|stable|again|there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
     r"identified|visible|noted|visuali[sz]ed|detected|found|measur\w+|holds?|occupies|arises|"
     r"it is|infiltrat\w+|invad\w+|reaches|keeps|extends|confined|with a|segment|"
     r"zeigt|sichtbar|nachweisbar|lokalisiert)\b"
@@ -343,6 +343,9 @@ def _find(
         known = known if near else None  # another place and another size
     if known is None and not term.plural and not new:
         known = notes.lesions.only_named(place, value)
+        if known is None and term.kind == "impression":
+            told = notes.lesions.alike(place.organ, value)
+            known = next((x for x in told if {*x.sizes} & {*sizes} and not place.part), None)
     if known is None and term.plural and not sizes and not place.part:
         told = notes.lesions.alike(place.organ, value)
         if len(told) > 1:

@@ -36,6 +36,7 @@ _FURTHER = re.compile(
 )
 # Between two items of a list: a semicolon, or the end of a line.
 _LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
+_AGAIN = re.compile(r"\b(?:recurrent|residual)\b")
 _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?]\s|\n[ \t]*\n)\s*([^\W\d_])")
 _NO_TUMOUR = re.compile(
     r"\b(?:no|without|free of|free from|negative|neg|nil|ve|excluded|ruled out|ausgeschlossen|nothing|absence|lack|kein\w*|ohne|not"
@@ -199,7 +200,7 @@ class Reader:
         denied = attribute == "impression" and value == "tumour" and polarity == "absent"
         near = max(0, draft.start - 60), draft.end + 30
         further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
-        again = further and further.group() in ("recurrent", "residual") and not tumorous
+        again = not tumorous and _AGAIN.search(self.notes.text, *near)
         if denied and (not further or again) and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
         certainty = draft.context.certainty

@@ -106,7 +106,9 @@ _FIELD = re.compile(r"[ \t]*[a-z][\w /()-]{1,30}[:=][ \t]*\S[^\n]*$")
 _EARLIER = r"(?:previous|prior|earlier|last|old|former|preceding|historical|outside)"
 _TEXT = r"(?:report|findings|finding|result|text|dictation|note|record|impression)s?"
 _STUDY = r"(?:stud(?:y|ies)|exam(?:ination)?s?|ct|scan|imaging)"
-_REST_OF_NAME = r"(?:[^\n:.;,(]|[.,](?=\s?\d)|\([^()\n]{0,80}\)){0,60}"
+_REST_OF_NAME = (
+    r"(?:[^\n:.;,(]|[.,](?=\s?\d)|,(?= (?:for|as|zur) \w+[ \t]*:)|\([^()\n]{0,80}\)){0,60}"
+)
 _RULE = r"[=\-_*#~\[(<]{0,12}[ \t]{0,3}"
 # Headings of a text that is taken over from an earlier report; `line`: only the line after it is.
 _PREVIOUS = re.compile(

@@ -36,6 +36,10 @@ _NO_ORGAN = re.compile(
     r"vessels?|veins?|vena|arter(?:y|ies)|ducts?|vasculature|perfusion|blood|doppler|function|"
     r"tumou?rmarker\w*|laborwerte|gefäße|gang|gallenwege)\b[^.;,]{0,30}$"
 )
+_EXCEPT = re.compile(
+    r"[\s,]*(?:but for|apart from|aside from|except(?:ing)?|save for|other than|with the exception of|"
+    r"bis auf|abgesehen von|außer)\b"
+)
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 
 
@@ -165,6 +169,8 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
         if context is None or context.time != "current":
             continue
         if context.polarity == "absent" and not text.startswith(("no", "without", "nil")):
+            continue
+        if _EXCEPT.match(notes.text, term.end, setting.sentence.end):
             continue
         clause = _clause(notes, setting, term)
         if any(
