@@ -131,7 +131,10 @@ def _is_label(before: str, rest: str) -> bool:
     if rest[0].isdigit() and re.search(r"[.,/]\s*$", before):
         return True
     return bool(
-        re.search(r"(?:(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?)\s*|[.,/])$", before)
+        re.search(
+            r"(?:(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?)\s*|[.,/])$",
+            before,
+        )
     )
 
 

@@ -23,7 +23,9 @@ _BARE_HEADING = re.compile(
     r"[\W\d]*(?:\w+ )?(?:cancer|tumou?r|carcinoma|neoplasm|lesion) (?:case )?(?:summary|synopsis|data|"
     r"characteristics|description|details|report|protocol|checklist|template|staging)\W*"
 )
-_SIDE = re.compile(r"(?:the )?(?:left|right|both|lt|rt|l|r|links|rechts|bilateral)(?: (?:side|one))?")
+_SIDE = re.compile(
+    r"(?:the )?(?:left|right|both|lt|rt|l|r|links|rechts|bilateral)(?: (?:side|one))?"
+)
 _KEY = re.compile(r"^[\W\d]*(?P<key>[a-z][^:=|\n.]{0,60}?)\s*(?:[:=|]|\s-{1,2}\s|$)")
 
 

@@ -27,6 +27,8 @@ _LIST_ANSWERED = re.compile(
 )
 _TELLS = re.compile(r"\d|\b(?:is|are|was|were|has|have|shows?|with|seen|present|measur\w+|but)\b")
 _LISTED = re.compile(r"[\s,/&]*(?:(?:and|or|nor|und|oder)\s+)?")
+# "Ascites NO", "nodes none": an answer without a mark.
+_BARE_ANSWER = re.compile(r"\s+(?:no|none|nil|neg|negative|absent|nein)\s*(?=[,;.\n]|$)")
 _LISTED_PLACE = re.compile(r"\s+(?:of|in|within|der|des|im)\s+(?:the\s+)?")
 _UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
@@ -110,6 +112,8 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
     answer = _ANSWER.match(text, _list_end(setting, end), setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
         context = replace(context, polarity="absent")
+    if _BARE_ANSWER.match(text, end, setting.sentence.end):
+        context = replace(context, polarity="absent")
     listed = _LIST_ANSWERED.match(text, end, setting.sentence.end)
     if listed and not _TELLS.search(listed["rest"]):
         context = replace(context, polarity="absent")
@@ -144,7 +148,7 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
     if malignant and context.certainty == "definite" and _FITS.search(before):
         # Of a cyst it is a way to say that it is one, of a cancer to leave it to pathology.
         context = replace(context, certainty="probable")
-    here = context.time == "current" and setting.section != "impression"
+    here = context.time == "current" and setting.section not in ("impression", "pathology")
     if here and context.polarity == "present" and _is_past(setting, term):
         return replace(context, time="prior")
     begin = setting.sentence.start

@@ -52,7 +52,9 @@ _JOIN = re.compile(
 )
 _LIST_JOIN = re.compile(r"[\s,/]*(?:(?:and|or|nor|und|oder|no|noch)\s+)*(?:\w+\s+){0,2}")
 _AND = re.compile(r"\b(?:and|or|nor|as well as|plus|und|oder|sowie)\b|&|\+")
-_BREAK = re.compile(r";|\.\s|\bbut\b(?! for\b)|\bwhile\b|\bwhereas\b|\bhowever\b|\baber\b|\bjedoch\b")
+_BREAK = re.compile(
+    r";|\.\s|\bbut\b(?! for\b)|\bwhile\b|\bwhereas\b|\bhowever\b|\baber\b|\bjedoch\b"
+)
 # "The left lobe" of an abdomen is the liver's, unless another organ with lobes is spoken of.
 _LOBES = ("left lobe of the liver", "right lobe of the liver")
 _OTHER_LOBES = re.compile(r"\b(?:thyroid|thymus|prostat\w*|lungs?|pulmonary|brain|schilddrüse)\b")

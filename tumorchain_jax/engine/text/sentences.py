@@ -24,6 +24,8 @@ _OPEN_END = re.compile(
 _OPEN_BEGIN = re.compile(r"[ \t]*(?:(?:of|and|or|nor|which|than|that|und|oder)\b(?![ \t]*:)|[),])")
 _BLANK = re.compile(r"[ \t]*(?:\n|$)")
 _LEAST_WIDTH = 50
+_BRACKET = 150
+"""Characters from a semicolon to the bracket around it, at most."""
 MOST_CHARACTERS = 700
 """A longer sentence is cut at a space: the time to read it must not grow with its square."""
 
@@ -58,6 +60,8 @@ def split_sentences(text: str, start: int, end: int, cased: str = "") -> Iterato
                 continue
         elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
             continue  # "? metastasis" asks of what follows
+        elif match.group() == ";" and _is_bracketed(text, begin, match.start(), end):
+            continue
         elif match.group() == "." and not _is_stop(text, begin, match.start()):
             continue
         yield from _sentence(text, begin, match.end(), start)
@@ -81,6 +85,15 @@ def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentenc
         start, opens = cut, False
     if any(map(str.isalnum, text[start:end])):
         yield Sentence(start, end, opens)
+
+
+def _is_bracketed(text: str, begin: int, position: int, end: int) -> bool:
+    """Whether a semicolon parts what stands in brackets: "two cysts (S5, 12 mm; S8, 20 mm)"."""
+    opened = text.rfind("(", max(begin, position - _BRACKET), position)
+    if opened < 0 or text.find(")", opened, position) >= 0:
+        return False
+    closed = text.find(")", position, min(end, position + _BRACKET))
+    return closed >= 0 and "\n" not in text[position:closed]
 
 
 def _is_stop(text: str, begin: int, position: int) -> bool:

@@ -20,6 +20,18 @@ _SIDES = {
 _PIECE = re.compile(r"[,;]|\b(?:and|but|while|whereas|und|aber)\b|\.\s")
 
 
+def side_of(text: str, start: int, end: int) -> str:
+    """Return the side whose word stands right before or after a size, or an empty text."""
+    before, after = text[max(0, start - 16) : start], text[end : end + 16]
+    for side, pattern in _SIDES.items():
+        if re.search(rf"(?:{pattern.pattern})\W*$", before):
+            return side
+    for side, pattern in _SIDES.items():
+        if re.match(rf"\s*\(?(?:on the |at the )?(?:{pattern.pattern})", after):
+            return side
+    return ""
+
+
 def on_its_side(
     text: str,
     span: tuple[int, int],

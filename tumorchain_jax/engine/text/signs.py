@@ -182,6 +182,8 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
             continue
         inside = [x for x in setting.loci if clause[0] <= x.start < clause[1] and not x.beside]
         before = [x for x in inside if x.end <= term.start]
+        if notes.text[clause[0] : term.start].rstrip().endswith("("):
+            before = before[-1:]  # "liver (no metastases), spleen (normal)"
         named = before or inside
         places = [p for x in named for p in x.places] or list(notes.heading)
         if any(m.term.kind in NODES and clause[0] <= m.term.start for m in mentions):

@@ -7,7 +7,7 @@ from tumorchain_jax.engine.text.measures import Measure, find_measures
 
 # A length that follows or precedes these is no lesion's.
 _NO_SIZE_AFTER = re.compile(
-    r"^[\s)]*(?:from|above|below|proximal|distal|away|off|slices?|thick slices?|collimation|"
+    r"^[\s)]*(?:from(?!\s+\d)|above|below|proximal|distal|away|off|slices?|thick slices?|collimation|"
     r"sections?|reconstruct\w*|interval|deep|inferior to|superior to|cranial|caudal|margin|"
     r"from the|apart|distance|schicht\w*|oberhalb|unterhalb|entfernt|ab ano)\b"
 )

@@ -23,6 +23,8 @@ KINDS = (
 _LUNGS = {10, 11, 12, 13, 14}
 # What may stand between two words of a term.
 _GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}-?\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
+# "Ca. 42 mm" is a size, "Ca" before a word a carcinoma.
+_CIRCA = re.compile(r"ca\.?\s{1,2}\d")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
@@ -109,7 +111,7 @@ def find_terms(wording: Wording, start: int, end: int) -> list[Term]:
             # "Kidneys: right normal, left with a cyst".
             key = next(n for n in range(k, count) if ":" in _after(wording, n))
             term, length = _term_at(wording, k, key + 1)
-        if term is None:
+        if term is None or _CIRCA.match(wording.text, term.start):
             k += 1
             continue
         found.append(term)
