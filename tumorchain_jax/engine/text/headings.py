@@ -20,7 +20,8 @@ _LOCATION_KEY = re.compile(
 _BARE_HEADING = re.compile(
     r"[\W\d]*(?:(?:non-?\s?|other )?(?:target|measurable|focal|index|listed|individual|known)\s+)?"
     r"(?:lesions|nodules|masses|tumou?rs|läsionen|zielläsionen|targetläsionen)\W*|"
-    r"[\W\d]*(?:\w+ )?(?:cancer|tumou?r|carcinoma|neoplasm|lesion) (?:case )?(?:summary|synopsis|data|"
+    r"[\W\d]*(?:\w+ )?(?:cancer|tumou?r|carcinoma|neoplasm|lesion) (?:case )?(?:summary|synopsis|"
+    r"data|"
     r"characteristics|description|details|report|protocol|checklist|template|staging)\W*"
 )
 _SIDE = re.compile(

@@ -21,9 +21,11 @@ _ANSWER = re.compile(
 )
 # "Abscess, hydronephrosis or thrombosis: not present", whatever else the list holds.
 _LIST_ANSWERED = re.compile(
-    r"\s*(?:,|/|&|\band\b|\bor\b|\bnor\b)(?P<rest>[^.;:|?\[\]]{1,300}?)[:=]\s*(?:not (?:present|seen|identified|"
+    r"\s*(?:,|/|&|\band\b|\bor\b|\bnor\b)(?P<rest>[^.;:|?\[\]]{1,300}?)[:=]\s*(?:not (?:present|"
+    r"seen|identified|"
     r"visible|found|detected|evident|demonstrated|appreciated|visuali[sz]ed|noted|there)|none|nil|"
-    r"absent|negative|no|nein|nicht (?:nachweisbar|vorhanden|sichtbar)|keine?s?)\b[^,;.:\d]{0,30}\W*$"
+    r"absent|negative|no|nein|nicht (?:nachweisbar|vorhanden|sichtbar)|"
+    r"keine?s?)\b[^,;.:\d]{0,30}\W*$"
 )
 _TELLS = re.compile(r"\d|\b(?:is|are|was|were|has|have|shows?|with|seen|present|measur\w+|but)\b")
 _LISTED = re.compile(r"[\s,/&]*(?:(?:and|or|nor|und|oder)\s+)?")
@@ -35,7 +37,8 @@ _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0
 # The subject of a clause is denied: "neither kidney shows", "no segment contains".
 _NOWHERE = re.compile(
     r"(?:^|[;,]|\band\b|\bund\b)\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|(?:neither|no|"
-    r"not one|no other) (?:of the |of these )?(?:part|region|area|segment|organ|lobe|kidney|lung|adrenal|gland|side|"
+    r"not one|no other) (?:of the |of these )?(?:part|region|area|segment|organ|lobe|kidney|lung|"
+    r"adrenal|gland|side|"
     r"ovary|one|of (?:these|them))\b|nowhere|in (?:none of|neither|no)|nothing (?:in|within)|"
     r"weder\b[^.;]*\bnoch\b|in keinem)"
 )
@@ -66,7 +69,8 @@ _OPERATED = re.compile(
 )
 _PRESENTED = re.compile(
     r"\b\d{1,3}[\s-]*(?:years?|yrs?|yr|yo|y/o|y\.o\.|jährige\w*|jahre)(?![^\W\d_])|"
-    r"\b(?:complain\w*(?: of)?|c/o|work-?up (?:of|for)|present(?:ed|s|ing)? with|referred (?:for|with)|"
+    r"\b(?:complain\w*(?: of)?|c/o|work-?up (?:of|for)|present(?:ed|s|ing)? with|referred (?:for|"
+    r"with)|"
     r"suffer\w* from|reports|reported history|eval\w* (?:of|for)|seen for|known to have|klagt über|"
     r"abklärung (?:bei|von|einer))(?!\w)"
 )

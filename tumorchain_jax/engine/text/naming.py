@@ -29,13 +29,15 @@ _DEFINITE = re.compile(
 )
 _PRIMARIES = FIVE - {"liver"}
 _SEEN = re.compile(
-    r"\b(?:can be|appreciated|apparent|evident|persist\w*|remains?|unchanged|stable|again|there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
+    r"\b(?:can be|appreciated|apparent|evident|persist\w*|remains?|unchanged|stable|again|"
+    r"there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
     r"identified|visible|noted|visuali[sz]ed|detected|found|measur\w+|holds?|occupies|arises|"
     r"it is|infiltrat\w+|invad\w+|reaches|keeps|extends|confined|with a|segment|"
     r"zeigt|sichtbar|nachweisbar|lokalisiert)\b"
 )
 _NAMES_ORGAN = re.compile(
-    r"gastric|stomach|magen|pan[ck]rea|colo|kolo|rectal|o?esoph|ösoph|hepat|leber|liver|hcc|pdac|cholangio"
+    r"gastric|stomach|magen|pan[ck]rea|colo|kolo|rectal|o?esoph|ösoph|hepat|leber|liver|hcc|pdac|"
+    r"cholangio"
 )
 _NEEDS_PLACE = re.compile(
     r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
@@ -91,9 +93,9 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
             read_node(notes, setting, term, context, others)
             mentions.append(Mention(term, context, []))
             continue
-        if context.polarity == "absent" and _is_rest(notes, setting, term):
-            if setting.section != "impression" or term.value != "tumour":
-                continue
+        told = setting.section == "impression" and term.value == "tumour"
+        if context.polarity == "absent" and not told and _is_rest(notes, setting, term):
+            continue
         listed = context.polarity == "absent"
         loci = [x for x in setting.loci if not _is_of_one(notes, term, x)]
         own = locate(notes.text, term.start, term.end, loci, others, listed=listed)
@@ -135,9 +137,11 @@ def _name(
     """Draft the finding or impression of a mention; return the lesions that it speaks of."""
     meant = interpreted(notes, setting, term, mentions)
     implied = _implied(notes, term)
-    if term.kind == "impression" and implied and not {p.organ for p in own} & {implied[0].organ}:
-        if _NAMES_ORGAN.search(notes.text, term.start, term.end):
-            own = implied  # "gastric carcinoma with liver metastases"
+    named = _NAMES_ORGAN.search(notes.text, term.start, term.end)
+    if term.kind == "impression" and named and implied and implied[0].organ not in {
+        place.organ for place in own
+    }:  # fmt: skip
+        own = implied  # "gastric carcinoma with liver metastases"
     places = own or implied or _carried(notes, setting, term, context)
     span = setting.sentence.start, setting.sentence.end
     denied = context.polarity == "absent"
@@ -151,9 +155,9 @@ def _name(
         )
     organ = places[0].organ if places else ""
     meaning = term.meaning(organ)
-    if meaning is None and len(term.entries) > 1 and all(e.organ for e in term.entries):
-        if term.kind == "lesion":
-            return []  # a stone of an organ that is not known
+    many = len(term.entries) > 1 and all(entry.organ for entry in term.entries)
+    if meaning is None and many and term.kind == "lesion":
+        return []  # a stone of an organ that is not known
     entry = meaning or term.entries[0]
     attribute, value = _named(notes, setting, term, entry.kind, entry.value, entry.organ, organ)
     if context.polarity == "absent" and value == "mass" and entry.value != "mass":
@@ -322,14 +326,12 @@ def _find(
         if later or _is_conclusion(notes, setting, term):
             meant = meant_next(notes, setting, term) if value in GENERIC else value
             known = notes.lesions.match(place, meant or value, sizes, later=True)
-            other = known and place.part not in ("", known.place.part)
-            if other and not later and value not in (*GENERIC, known.value):
+            if known and not later and place.part and _is_another(known, place, value):
                 known = None  # "possible cyst in segment IVb" after a mass in IV
         elif _DEFINITE.search(before) or context.time != "current":
             known = notes.lesions.match(place, value, sizes, later=False)
-            if known and value not in (*GENERIC, known.value) and place != known.place and (
-                not re.search(r"\w", before)
-            ):  # fmt: skip
+            begins = not re.search(r"\w", before)
+            if known and begins and _is_another(known, place, value):
                 known = None  # "Haemangioma in segment VI" begins anew what is told
             last = notes.lesions.last
             if last and last.place.organ == place.organ and known and are_compatible(
@@ -361,6 +363,11 @@ def _find(
     notes.pending = None
     lesion = Lesion(place, value, term.plural, sizes, later, context.certainty == "possible")
     return notes.lesions.add(lesion)
+
+
+def _is_another(known: Lesion, place: Place, value: str) -> bool:
+    """Whether a name of its own in a place of its own is not the lesion that it may be."""
+    return value not in (*GENERIC, known.value) and place != known.place
 
 
 def _are_told(notes: Notes, term: Term, lesions: Sequence[Lesion]) -> bool:

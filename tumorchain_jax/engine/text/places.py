@@ -31,8 +31,10 @@ _ORIGIN = re.compile(
 )
 # What a tumour that was told of before "involves" is a neighbour, if it is another organ.
 _INVOLVES = re.compile(
-    r"\b(?:it|(?:the|this|that) (?:[\w-]+ ){0,3}?(?:tumou?r|mass|lesion|cancer|carcinoma|neoplasm|growth|"
-    r"process)) (?:(?:now|also|then) )*(?:involves?|affects?)\W+(?:(?:the|its|adjacent|both) ){0,3}$"
+    r"\b(?:it|(?:the|this|that) (?:[\w-]+ ){0,3}?(?:tumou?r|mass|lesion|cancer|carcinoma|"
+    r"neoplasm|growth|"
+    r"process)) (?:(?:now|also|then) )*(?:involves?|affects?)\W+(?:(?:the|its|adjacent|"
+    r"both) ){0,3}$"
 )
 _AROUND = re.compile(
     r"\b(?:near(?: to)?|adjacent to|next to|around|along|beside|close to|alongside|surrounding|"

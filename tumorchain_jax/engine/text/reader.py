@@ -39,7 +39,8 @@ _LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
 _AGAIN = re.compile(r"\b(?:recurrent|residual)\b")
 _SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?]\s|\n[ \t]*\n)\s*([^\W\d_])")
 _NO_TUMOUR = re.compile(
-    r"\b(?:no|without|free of|free from|negative|neg|nil|ve|excluded|ruled out|ausgeschlossen|nothing|absence|lack|kein\w*|ohne|not"
+    r"\b(?:no|without|free of|free from|negative|neg|nil|ve|excluded|ruled out|ausgeschlossen|"
+    r"nothing|absence|lack|kein\w*|ohne|not"
     r"|none|never|neither|nor|cannot|\w+n't|dont|doesnt|didnt|isnt|arent|wasnt)\b|无|未见"
 )
 

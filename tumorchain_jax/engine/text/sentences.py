@@ -60,9 +60,7 @@ def split_sentences(text: str, start: int, end: int, cased: str = "") -> Iterato
                 continue
         elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
             continue  # "? metastasis" asks of what follows
-        elif match.group() == ";" and _is_bracketed(text, begin, match.start(), end):
-            continue
-        elif match.group() == "." and not _is_stop(text, begin, match.start()):
+        elif _goes_on(text, begin, match, end):
             continue
         yield from _sentence(text, begin, match.end(), start)
         begin = match.end()
@@ -85,6 +83,13 @@ def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentenc
         start, opens = cut, False
     if any(map(str.isalnum, text[start:end])):
         yield Sentence(start, end, opens)
+
+
+def _goes_on(text: str, begin: int, match: re.Match[str], end: int) -> bool:
+    """Whether a sentence goes on after a full stop or semicolon."""
+    if match.group() == ";":
+        return _is_bracketed(text, begin, match.start(), end)
+    return match.group() == "." and not _is_stop(text, begin, match.start())
 
 
 def _is_bracketed(text: str, begin: int, position: int, end: int) -> bool:

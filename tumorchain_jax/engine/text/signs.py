@@ -37,7 +37,8 @@ _NO_ORGAN = re.compile(
     r"tumou?rmarker\w*|laborwerte|gefäße|gang|gallenwege)\b[^.;,]{0,30}$"
 )
 _EXCEPT = re.compile(
-    r"[\s,]*(?:but for|apart from|aside from|except(?:ing)?|save for|other than|with the exception of|"
+    r"[\s,]*(?:but for|apart from|aside from|except(?:ing)?|save for|other than|"
+    r"with the exception of|"
     r"bis auf|abgesehen von|außer)\b"
 )
 _NOWHERE = frozenset({"ascites", "pleural effusion"})

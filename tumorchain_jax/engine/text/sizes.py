@@ -7,7 +7,8 @@ from tumorchain_jax.engine.text.measures import Measure, find_measures
 
 # A length that follows or precedes these is no lesion's.
 _NO_SIZE_AFTER = re.compile(
-    r"^[\s)]*(?:from(?!\s+\d)|above|below|proximal|distal|away|off|slices?|thick slices?|collimation|"
+    r"^[\s)]*(?:from(?!\s+\d)|above|below|proximal|distal|away|off|slices?|thick slices?|"
+    r"collimation|"
     r"sections?|reconstruct\w*|interval|deep|inferior to|superior to|cranial|caudal|margin|"
     r"from the|apart|distance|schicht\w*|oberhalb|unterhalb|entfernt|ab ano)\b"
 )
@@ -19,7 +20,8 @@ _NO_SIZE_BEFORE = re.compile(
     r"below|under|smaller than|margin of|threshold(?: of)?|"
     r"(?:grown|increased?|decreased?|larger|smaller|enlarged|shrunk|grew|change|progressed) by|um|"
     r"limit(?: of)?|schichtdicke|abstand)|"
-    r"[<>\u2264\u2265]|^\W*(?:the )?spleen(?: is| measures)?)[\s:]*(?:approx\w*\.?|about|ca\.|up to)?\s*$"
+    r"[<>\u2264\u2265]|^\W*(?:the )?spleen(?: is| measures)?)[\s:]*(?:approx\w*\.?|about|ca\.|"
+    r"up to)?\s*$"
 )
 # "Spans 5 cm" is how long an affected stretch is, "spans 17 x 15 mm" a size.
 _SPANS = re.compile(r"\bspans?\s+(?:about|approx\w*\.?|up to)?\s*$")

@@ -33,7 +33,8 @@ _RULES = re.findall(
 _SHORT_DENIALS = ("not", "none", "seen", "free")
 _NO_SLIPS = frozenset({"non", "noe", "one", "see", "fee", "een"})
 _BEFORE_HYPHEN = frozenset(
-    "left right well ill low high mid soft post pre non multi thin thick contrast long short".split()
+    {"left", "right", "well", "ill", "low", "high", "mid", "soft", "post", "pre", "non", "multi"}
+    | {"thin", "thick", "contrast", "long", "short"}
 )
 _GLUED = ("no", "not", "without", "ohne", "keine", "kein")
 _GLUED_LAST = ("in", "of", "is", "are")

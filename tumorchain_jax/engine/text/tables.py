@@ -45,7 +45,7 @@ class Cell:
     @property
     def is_prior(self) -> bool:
         """Whether the column holds what was measured at an earlier time."""
-        return self.old or bool(_PRIOR.search(self.header)) and not _NOW.search(self.header)
+        return self.old or (bool(_PRIOR.search(self.header)) and not _NOW.search(self.header))
 
     @property
     def is_size(self) -> bool:

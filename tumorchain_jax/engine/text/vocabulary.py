@@ -37,7 +37,8 @@ _SHORTENED = frozenset(
     {"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"}
 )
 _AND_SEGMENT = re.compile(
-    r"(?:\s?\([^()\n]{0,30}\))?\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"(?:\s?\([^()\n]{0,30}\))?\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|"
+    r"seg\.? ?)?([2-8]|"
     r"[iv]{1,4})([ab]?)"
     r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
 )
