@@ -47,6 +47,8 @@ _CONTRAST = re.compile(r"\b(?:but|however|while|whereas|although|except|aber|jed
 _DENIES_ITSELF = re.compile(
     r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b"
 )
+# What the patient comes without is not what the scan does not show.
+_UNKNOWN = re.compile(r"\bno (?:known|(?:personal |past )?history of)\s+(?:\w+\s+){0,2}$")
 _FITS = re.compile(
     r"(?:\b(?:consistent with|compatible with|in keeping with|in line with)|(?<!\w)c/w)\b[^.;,]*$"
 )
@@ -152,6 +154,8 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
     if malignant and context.certainty == "definite" and _FITS.search(before):
         # Of a cyst it is a way to say that it is one, of a cancer to leave it to pathology.
         context = replace(context, certainty="probable")
+    if context.polarity == "absent" and _UNKNOWN.search(before):
+        return replace(context, time="prior")
     here = context.time == "current" and setting.section not in ("impression", "pathology")
     if here and context.polarity == "present" and _is_past(setting, term):
         return replace(context, time="prior")
