@@ -46,7 +46,7 @@ CASES = {
         "finding=mass@tail of the pancreas size=50@tail of the pancreas"
     ),
     "Left kidney: cyst, 14 mm. Right kidney: stone.": (
-        "finding=cyst@left kidney size=14@left kidney"
+        "finding=cyst@left kidney size=14@left kidney finding=kidney_stone@right kidney"
     ),
     "Cyst of the right kidney (2 cm).": "finding=cyst@right kidney size=20@right kidney",
     "In the left lower lobe a 7 mm granuloma.": (

@@ -18,7 +18,9 @@ from tumorchain_jax.engine.text.stages import find_stages, stated
         ("cT2 N0, after surgery pT3 pN1", ("T3", "N1", None)),
         ("ypT1b ypN0", ("T1b", "N0", None)),
         ("TNM: Tis", ("Tis", None, None)),
-        ("(p T3, p N2)", (None, None, None)),  # prefixes stand by their letter
+        ("(p T3, p N2)", ("T3", "N2", None)),
+        ("T-STAGE: T3, N-STAGE: N2A, M-STAGE: M0", ("T3", "N2a", "M0")),
+        ("PT3\u00a0PN1B\r\nPM0", ("T3", "N1b", "M0")),
         ("pT3 in the colon, pT2 in the rectum", (None, None, None)),
         ("pT4, pT4a", ("T4a", None, None)),
         ("pTX at biopsy, pT2 at resection", ("T2", None, None)),

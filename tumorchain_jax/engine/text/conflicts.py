@@ -4,6 +4,7 @@ Compared are current facts of certain statements; what CT and pathology say diff
 contradiction of a report (the paper's discordance) and is left to the summarizer.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,12 +16,18 @@ from tumorchain_jax.engine.text.notes import tumours
 
 TOLERANCE_MM = 2.0
 """Sizes of a lesion that differ by less are rounded ones."""
+_NEXT = 80
+"""Characters between a number and what it counts, at most."""
+_NORMAL = re.compile(r"normal|unremarkable|within|wnl|nad|inconspicuous|clear|regular|healthy|"
+                     r"unauffällig|regelrecht|o\. ?b\.|\bok\b|fine", re.IGNORECASE)  # fmt: skip
 _ONE_VALUE = ("shape", "boundary", "density")
 _TUMOUR = ("mass", "tumour")
 # What a lesion cannot be at once.
 _SOLID_BENIGN = frozenset({"haemangioma", "granuloma", "fatty area", "accessory spleen"})
+# What a conclusion never calls a tumour.
+_NO_TUMOUR = _SOLID_BENIGN | {"cyst", "diverticulum", "gallstone", "kidney stone", "infarct"}
 _UNLIKE = {
-    "metastasis": _SOLID_BENIGN | {"cyst", "diverticulum", "gallstone", "kidney stone", "infarct"},
+    "metastasis": _NO_TUMOUR,
     "tumour": _SOLID_BENIGN,
 }
 
@@ -94,6 +101,9 @@ def _denies(absent: Fact, present: Fact) -> bool:
         return False
     if not absent.organ and present.organ and absent.value == "tumour":
         return same
+    # "The left kidney is normal" denies more than a mass.
+    normal = absent.value == "mass" and present.lesion and _NORMAL.search(absent.source.quote)
+    same |= bool(normal) and absent.organ == present.organ and _far(absent, present)
     return same and are_compatible(absent.part, present.part) and (
         not absent.part or absent.part == present.part
     )  # fmt: skip
@@ -103,15 +113,23 @@ def _organs(facts: list[Fact]) -> Iterator[Conflict]:
     """The impression has a tumour in an organ of which the findings tell none, but in another."""
     told = [f for f in facts if f.attribute == "finding" and f.polarity == "present"]
     primary = [f for f in told if f.value in _TUMOUR and f.organ]
-    organs = {f.organ for f in told if f.lesion} | {f.organ for f in primary}
     concluded = [
         f for f in facts
         if f.attribute == "impression" and f.polarity == "present" and f.organ
         and (f.value == "tumour" or f.value in tumours())
     ]  # fmt: skip
-    if primary and not any(fact.organ in organs for fact in concluded):
+    if primary and not any(_is_of(fact, other) for fact in concluded for other in told):
         for fact in concluded:
             yield _ordered("organ", primary[0], fact)
+
+
+def _is_of(concluded: Fact, told: Fact) -> bool:
+    """Whether a conclusion may be about a finding: a metastasis is of another tumour's name."""
+    if told.organ != concluded.organ or not (told.lesion or told.value in _TUMOUR):
+        return False
+    if told.value == "metastasis":
+        return concluded.value == "tumour" and are_compatible(told.part, concluded.part)
+    return told.value not in _NO_TUMOUR or "cyst" in concluded.value or "mucin" in concluded.value
 
 
 def _sides(facts: list[Fact]) -> Iterator[Conflict]:
@@ -122,9 +140,13 @@ def _sides(facts: list[Fact]) -> Iterator[Conflict]:
             side, _, organ = fact.organ.partition(" ")
             if side in ("left", "right"):
                 by_value[fact.value, organ][side].append(fact)
-    sized = {fact.organ for fact in facts if fact.attribute == "size"}
+    sizes: dict[str, list[float]] = defaultdict(list)
+    for fact in facts:
+        if fact.attribute == "size" and fact.polarity == "present":
+            sizes[fact.organ].append(float(fact.value))
     for (_, organ), sides in by_value.items():
-        if {f"left {organ}", f"right {organ}"} <= sized:
+        both = sizes[f"left {organ}"], sizes[f"right {organ}"]
+        if all(both) and not any(abs(a - b) <= TOLERANCE_MM for a in both[0] for b in both[1]):
             continue  # two lesions, each with its own size
         left, right = sides["left"], sides["right"]
         if left and right:
@@ -135,7 +157,7 @@ def _sides(facts: list[Fact]) -> Iterator[Conflict]:
 
 
 def _far(first: Fact, second: Fact) -> bool:
-    return second.source.start - first.source.end > 60
+    return abs(second.source.start - first.source.end) > 60
 
 
 def _parts(facts: list[Fact]) -> Iterator[Conflict]:
@@ -182,13 +204,23 @@ def _counts(facts: list[Fact]) -> Iterator[Conflict]:
     for attribute in ("count", "nodes"):
         told = [f for f in facts if f.attribute == attribute and f.polarity == "present"]
         told = [f for f in told if f.value.isdigit()]
-        by_organ: dict[str, list[Fact]] = defaultdict(list)
+        by_organ: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         for fact in told:
-            by_organ[fact.organ].append(fact)
+            by_organ[fact.organ, _counted(fact, facts)].append(fact)
         for group in by_organ.values():
             for first, second in _pairs(group):
                 if first.value != second.value and _far(first, second):
                     yield Conflict(attribute, first, second)
+
+
+def _counted(count: Fact, facts: Iterable[Fact]) -> str:
+    """Return what a number counts: the finding that the text names next."""
+    following = [
+        f for f in facts if f.attribute == "finding" and f.source.document == count.source.document
+        and 0 <= f.source.start - count.source.end <= _NEXT
+    ]  # fmt: skip
+    name = min(following, key=lambda f: f.source.start).value if following else "mass"
+    return "mass" if name in (*_TUMOUR, "metastasis") else name
 
 
 def _stages(facts: list[Fact]) -> Iterator[Conflict]:

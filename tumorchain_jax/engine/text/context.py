@@ -60,6 +60,9 @@ _NO_ITEM = re.compile(
     rf"\b{_VERB}\b|:|\d\s?(?:mm|cm)\b|\b(?:present|yes|seen|found|positive|visible|noted|normal|"
     r"unremarkable|known|previous\w*|unauffällig\w*|zeigt)\b|\[|\|",
 )
+_LEADS_ON = re.compile(
+    r"(?:^|[.:;,(-]|\b(?:is|are|was|were|with|shows?|has|have|see|find|of|but|and))\W*$"
+)
 _OPEN_END = re.compile(
     r"(?:\s+(?:any|the|of|following|for|these|findings?|signs?|evidence))*\s*[:-]?\s*$"
 )
@@ -144,6 +147,8 @@ def _reaching(sentence: str, start: int, end: int) -> Iterator[Cue]:
         if any(between[0] <= stop.start and stop.end <= between[1] for stop in stops):
             continue
         text = sentence[slice(*between)]
+        if cue.end <= start and _leaves_brackets(text):
+            continue
         if cue.end <= start:
             near = cue.reach in ("forward", "both") and len(text) <= _REACH
             if near and not _SEMICOLON.search(text) and not _NEW_CLAUSE.search(text):
@@ -159,6 +164,12 @@ def _reaching(sentence: str, start: int, end: int) -> Iterator[Cue]:
                     yield cue
         elif cue.reach in ("backward", "both") and _reaches_back(text):
             yield cue
+
+
+def _leaves_brackets(text: str) -> bool:
+    """Whether a text closes a bracket that it does not open."""
+    closed = text.find(")")
+    return closed >= 0 and "(" not in text[:closed]
 
 
 def _is_own(sentence: str, between: str, end: int) -> bool:
@@ -219,7 +230,10 @@ def opens_list(sentence: str) -> Literal["", "headed", "begun"]:
         if cue.meaning != "absent":
             continue
         if cue.reach != "backward" and _OPEN_END.match(sentence, cue.end):
-            return "headed"
+            answers = normal_form(sentence[cue.start : cue.end]) in _ANSWERS
+            if not answers or _LEADS_ON.search(sentence[: cue.start]):
+                return "headed"
+            continue  # "ascites: no"
         head = _list_head(sentence, cue)
         if head and not _NO_ITEM.search(sentence, head):
             return "headed"

@@ -14,7 +14,7 @@ _COUNT_KEY = re.compile(
 _CHINESE_COUNT = re.compile(r"(\d{1,2}|[一二三四五六七八九十两]) ?[枚个处][^,;.。]*$")
 _SKIPPED = re.compile(
     r"[^\S\n]*(?:[-,]|\b(?:and|or|of|the|hypo\w*|hyper\w*|iso\w*|\w+ly|\w+ed|\w+ing|\w+al|\w+ic|"
-    r"\w+ous|\w+ar|\w+ent|\w+ant|\w+ive|\w+ior|small|large|largest|big|further|other|more|new|"
+    r"\w+ous|\w+ar|\w+ac|left|right|upper|lower|\w+ent|\w+ant|\w+ive|\w+ior|small|large|largest|big|further|other|more|new|"
     r"separate|distinct|sharp|liver|low|high|density|attenuation|tiny|round|oval|dense|ill|well|"
     r"soft|tissue|lymph|short|axis|similar|mixed|vague|known|lung|bowel|adjacent|sized|"
     r"positive|subtle|dark|bright|deep|additional|discrete|possible|suspected|mm|cm|x|"
@@ -33,6 +33,8 @@ _ABOUT = re.compile(
     r"vermutlich)\s{1,2}|[<>\u2264\u2265]\s?|\b\d{1,2}-|\b(?:\d{1,2}|one|two|three|four|five|six|"
     r"seven|eight|nine|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)\s(?:to|or|bis|oder)\s)$"
 )
+# "One more lesion" says how many were not told of yet.
+_FURTHER = re.compile(r"\s+(?:more|further|additional|other|weitere\w*)\b")
 _ROUGHLY = re.compile(
     r"(?:\b(?:about|approximately|approx|around|circa|ca|roughly|nearly|almost|etwa|rund|"
     r"ungefähr)\.?\s{1,2}|~\s?)$"
@@ -95,7 +97,7 @@ def count_before(text: str, begin: int, start: int) -> Counted | None:
             some = count_of(part[1] or part[2]) if part else None
             if part and some is not None:
                 return Counted(some, at - len(lead) + part.start(), position_end, True)
-            if _ABOUT.search(lead):
+            if _ABOUT.search(lead) or _FURTHER.match(text, position_end):
                 return None
             return Counted(count, at, position_end, share, bool(_ROUGHLY.search(lead)))
         share |= word.group() in _OF_WORDS
@@ -126,9 +128,12 @@ def _is_label(before: str, rest: str) -> bool:
     """Whether a number belongs to a length or a name: "3 cm", "segment 7"."""
     if re.match(r"\d+(?:[.,]\d+)?[\s-]*(?:mm|cm|x|%|/|\.\d)", rest):
         return True
+    if rest[0].isdigit() and re.search(r"[.,/]\s*$", before):
+        return True
     return bool(
         re.search(
-            r"(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?|[.,/])\s*$", before
+            r"(?:(?:segments?|seg\.?|level|image|series|grade|stage|x|type|no\.?)\s*|[.,/])$",
+            before,
         )
     )
 

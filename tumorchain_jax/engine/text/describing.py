@@ -13,11 +13,13 @@ from tumorchain_jax.engine.text.linking import find_carrier, find_target, leads_
 from tumorchain_jax.engine.text.notes import OTHERS, Mention, Notes
 from tumorchain_jax.engine.text.places import Place
 from tumorchain_jax.engine.text.setting import Setting
+from tumorchain_jax.engine.text.sides import side_of
 from tumorchain_jax.engine.text.sizes import Size, find_sizes
 from tumorchain_jax.engine.text.tables import count_in
 from tumorchain_jax.engine.text.vocabulary import Term
 
 _NUMBER_OF = re.compile(r"\W*(?:number|no\.|count|anzahl)\b")
+_COVERS = re.compile(r"\b(?:pleura\w*|pericardi\w+|diaphragm\w*|azygos|zwerchfell\w*)\b")
 _HOLLOW = frozenset({"stomach", "colon", "esophagus"})
 _MEASURED_SIGNS = frozenset(
     {"ductal dilatation", "wall thickening", "fluid collection", "splenomegaly"}
@@ -31,6 +33,8 @@ def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention])
     _sizes(notes, setting, mentions)
     adjectives = [t for t in setting.terms if t.kind in ("density", "shape", "boundary")]
     for term in adjectives:
+        if setting.section == "pathology" and "margin" in notes.text[term.start : term.end]:
+            continue  # of the specimen
         context = judge(setting, term.start, term.end)
         target = find_target(notes, setting, term.start, term.end, mentions)
         if context is None or target is None:
@@ -64,9 +68,16 @@ def read_attributes(notes: Notes, setting: Setting, mentions: Sequence[Mention])
 def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
     sentence = setting.sentence
     sizes = find_sizes(notes.text, sentence.start, sentence.end)
-    for cell in notes.cells:
-        if cell.is_size and cell.unit and not sizes:
-            sizes = find_sizes(notes.text, cell.start, cell.end, cell.unit)
+    columns = [cell for cell in notes.cells if cell.is_size]
+    if not sizes:
+        sizes = [
+            s for cell in columns for s in find_sizes(notes.text, cell.start, cell.end, cell.unit)
+        ]
+    old = [(cell.start, cell.end) for cell in notes.cells if cell.is_prior]
+    sizes = [
+        replace(s, prior=True) if any(a <= s.measure.start < b for a, b in old) else s
+        for s in sizes
+    ]
     signs = [t for t in setting.terms if t.kind == "sign"]
     taken: dict[int, int] = {}
     current = [size for size in sizes if not size.prior]
@@ -85,8 +96,10 @@ def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
             continue
         lesions, told = target
         if len(lesions) > 1 and len(lesions) == len(current) and not size.prior:
-            # "In the body and the antrum, of 33 and 21 mm".
-            lesions = [lesions[current.index(size)]]
+            # "In the body and the antrum, of 33 and 21 mm", "right 12 mm and left 16 mm".
+            side = side_of(notes.text, measure.start, measure.end)
+            sided = [x for x in lesions if side and x.place.organ.startswith(side)]
+            lesions = sided or [lesions[current.index(size)]]
         if len(lesions) != 1:
             continue
         lesion = lesions[0]
@@ -103,6 +116,8 @@ def _sizes(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
         turn = taken.get(id(lesion), 0)
         if not size.prior:
             taken[id(lesion)] = turn + 1
+            if measure.mm not in lesion.sizes:
+                lesion.sizes.append(measure.mm)
         part = _part_of_size(setting, lesion, sizes, sizes.index(size), carrier)
         if lesion.several and turn and not size.prior:
             # "Metastases of 20, 24 and 30 mm": each size is one of them.
@@ -182,6 +197,8 @@ def _depth(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> None:
             continue
         if value == "neighbour" and _names(notes.text[start:end], lesion.place.organ):
             continue
+        if lesion.place.organ == "esophagus" and _COVERS.search(notes.text, start, end):
+            value = "surface"  # T4a, as the serosa of other organs
         context = judge(setting, start, end) or Context()
         context = replace(context, polarity="present" if is_so else "absent")
         notes.draft(setting, "depth", value, start, end, context, lesion.place, lesion)

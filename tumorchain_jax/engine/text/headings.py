@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from tumorchain_jax.engine.text.cues import find_cues
 from tumorchain_jax.engine.text.notes import CARRIERS, Notes
 from tumorchain_jax.engine.text.places import LOCATING, Locus
 from tumorchain_jax.engine.text.setting import Setting
@@ -14,6 +15,17 @@ _LOCATION_KEY = re.compile(
     r"segment|"
     r"part|sub-?site|substructure|localization|localisation|lokalisation|organ system|area|"
     r"sub-?segment|position|abschnitt|level)\s*(?:of (?:the )?(?:lesion|tumou?r|mass))?\s*[:=|]"
+)
+# Headings of forms that name what their lines are about, and tell of none.
+_BARE_HEADING = re.compile(
+    r"[\W\d]*(?:(?:non-?\s?|other )?(?:target|measurable|focal|index|listed|individual|known)\s+)?"
+    r"(?:lesions|nodules|masses|tumou?rs|läsionen|zielläsionen|targetläsionen)\W*|"
+    r"[\W\d]*(?:\w+ )?(?:cancer|tumou?r|carcinoma|neoplasm|lesion) (?:case )?(?:summary|synopsis|"
+    r"data|"
+    r"characteristics|description|details|report|protocol|checklist|template|staging)\W*"
+)
+_SIDE = re.compile(
+    r"(?:the )?(?:left|right|both|lt|rt|l|r|links|rechts|bilateral)(?: (?:side|one))?"
 )
 _KEY = re.compile(r"^[\W\d]*(?P<key>[a-z][^:=|\n.]{0,60}?)\s*(?:[:=|]|\s-{1,2}\s|$)")
 
@@ -44,9 +56,17 @@ def take_table(notes: Notes, setting: Setting) -> bool:
 def take_heading(notes: Notes, setting: Setting) -> bool:
     """Take in what a heading or key names; whether the sentence says nothing else."""
     sentence, words = setting.sentence, setting.words
+    notes.stray_key = False
+    if notes.heading_passes and not setting.denied:
+        notes.heading, notes.heading_passes = (), False
+    if sentence.opens and _BARE_HEADING.fullmatch(words):
+        return True
     if _LOCATION_KEY.match(words):
         _locate_by_key(notes, setting)
         return not any(term.kind in CARRIERS for term in setting.terms)
+    here = {p.organ for x in setting.loci if not x.beside for p in x.places}
+    if not notes.heading_holds and here - {place.organ for place in notes.heading}:
+        notes.heading = ()  # running text has gone on to another organ
     key = _KEY.match(words)
     if not key:
         return False
@@ -65,8 +85,14 @@ def take_heading(notes: Notes, setting: Setting) -> bool:
             return False
         notes.heading = tuple(place for locus in named for place in locus.places)
         notes.heading_holds = alone
+        # "Not seen in the liver: a, b." is a list, whose end ends the heading.
+        notes.heading_passes = any(cue.meaning == "absent" for cue in find_cues(key["key"]))
         return alone
-    if not alone and sentence.opens and not in_key and not _is_attribute_key(key["key"]):
+    if alone or in_key or _SIDE.fullmatch(key["key"]) or _is_attribute_key(key["key"]):
+        return False
+    stray = ":" in key.group() and len(key["key"].split()) <= 3
+    notes.stray_key = stray and setting.section != "pathology"
+    if sentence.opens:
         notes.heading, notes.heading_holds = (), False
     return False
 

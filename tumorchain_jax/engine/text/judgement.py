@@ -19,17 +19,38 @@ _ANSWER = re.compile(
     r"(?P<no>(?:no|none|nil|absent|negative|neg|not|without|normal|unremarkable|clear|0|nein|"
     r"keine?[rns]?|nicht|unauffällig|ohne|n/?a|n\.a\.?|无|未见)(?![\w])|-{1,3}(?=[^\S\n]*(?:$|\||\n)))"
 )
+# "Abscess, hydronephrosis or thrombosis: not present", whatever else the list holds.
+_LIST_ANSWERED = re.compile(
+    r"\s*(?:,|/|&|\band\b|\bor\b|\bnor\b)(?P<rest>[^.;:|?\[\]]{1,300}?)[:=]\s*(?:not (?:present|"
+    r"seen|identified|"
+    r"visible|found|detected|evident|demonstrated|appreciated|visuali[sz]ed|noted|there)|none|nil|"
+    r"absent|negative|no|nein|nicht (?:nachweisbar|vorhanden|sichtbar)|"
+    r"keine?s?)\b[^,;.:\d]{0,30}\W*$"
+)
+_TELLS = re.compile(r"\d|\b(?:is|are|was|were|has|have|shows?|with|seen|present|measur\w+|but)\b")
 _LISTED = re.compile(r"[\s,/&]*(?:(?:and|or|nor|und|oder)\s+)?")
+# "Ascites NO", "nodes none": an answer without a mark.
+_BARE_ANSWER = re.compile(r"\s+(?:no|none|nil|neg|negative|absent|nein)\s*(?=[,;.\n]|$)")
 _LISTED_PLACE = re.compile(r"\s+(?:of|in|within|der|des|im)\s+(?:the\s+)?")
 _UNTICKED = re.compile(r"(?:\[[ ]{0,3}\]|\u2610|\u25a1|\( {1,3}\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
 _TICKED = re.compile(r"(?:\[[x*]\]|\u2611|\u2612|\(x\))[^\S\n]*(?:\w+[^\S\n]+){0,2}$")
+# The subject of a clause is denied: "neither kidney shows", "no segment contains".
 _NOWHERE = re.compile(
-    r"\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|no (?:part|region|area|segment|organ)\b|"
-    r"nowhere|in none of|nothing (?:in|within)|weder\b[^.;]*\bnoch\b|in keinem)"
+    r"(?:^|[;,]|\band\b|\bund\b)\W*(?:neither\b[^.;]*\bnor\b|none of (?:the|these)|(?:neither|no|"
+    r"not one|no other) (?:of the |of these )?(?:part|region|area|segment|organ|lobe|kidney|lung|"
+    r"adrenal|gland|side|"
+    r"ovary|one|of (?:these|them))\b|nowhere|in (?:none of|neither|no)|nothing (?:in|within)|"
+    r"weder\b[^.;]*\bnoch\b|in keinem)"
 )
+_CONTRAST = re.compile(r"\b(?:but|however|while|whereas|although|except|aber|jedoch)\b|;")
 # "Duct not dilated" is found as one term, but "not well defined" says what a border is like.
 _DENIES_ITSELF = re.compile(
     r"\b(?:not|nicht) (?:dilated|widened|distended|thickened|enlarged|large)\b"
+)
+# What the patient comes without is not what the scan does not show.
+_UNKNOWN = re.compile(r"\bno (?:known|(?:personal |past )?history of)\s+(?:\w+\s+){0,2}$")
+_FITS = re.compile(
+    r"(?:\b(?:consistent with|compatible with|in keeping with|in line with)|(?<!\w)c/w)\b[^.;,]*$"
 )
 _SUSPECTED = re.compile(r"\s*(?:is |are )?(?:suspected|presumed|favou?red)\b")
 _IS_GONE = re.compile(
@@ -49,8 +70,11 @@ _OPERATED = re.compile(
     r"known history)\b"
 )
 _PRESENTED = re.compile(
-    r"\b\d{1,3}[\s-]*(?:years?|yrs?|yo|y/o|y\.o\.|jährige\w*|jahre)\b[^.]{0,40}?\b(?:with|mit|known|"
-    r"for|suffering|diagnosed|treated|presenting)\b"
+    r"\b\d{1,3}[\s-]*(?:years?|yrs?|yr|yo|y/o|y\.o\.|jährige\w*|jahre)(?![^\W\d_])|"
+    r"\b(?:complain\w*(?: of)?|c/o|work-?up (?:of|for)|present(?:ed|s|ing)? with|referred (?:for|"
+    r"with)|"
+    r"suffer\w* from|reports|reported history|eval\w* (?:of|for)|seen for|known to have|klagt über|"
+    r"abklärung (?:bei|von|einer))(?!\w)"
 )
 _SHOWN = re.compile(
     r"\d\s?-?(?:mm|cm)\b|\b(?:seen|shows?|visible|demonstrat\w+|measur\w+|identified|there is|"
@@ -87,10 +111,17 @@ def judge(setting: Setting, start: int, end: int) -> Context | None:
         context = replace(context, polarity="present")
     if setting.denied or _DENIES_ITSELF.search(text, start, end):
         context = replace(context, polarity="absent")
-    if _NOWHERE.match(setting.words):
+    if (nowhere := _NOWHERE.search(setting.words, 0, end - begin)) and not _CONTRAST.search(
+        setting.words, nowhere.start() + 1, start - begin
+    ):
         context = replace(context, polarity="absent")
     answer = _ANSWER.match(text, _list_end(setting, end), setting.sentence.end)
     if answer and not _says_more(text[answer.start("no") : setting.sentence.end]):
+        context = replace(context, polarity="absent")
+    if _BARE_ANSWER.match(text, end, setting.sentence.end):
+        context = replace(context, polarity="absent")
+    listed = _LIST_ANSWERED.match(text, end, setting.sentence.end)
+    if listed and not _TELLS.search(listed["rest"]):
         context = replace(context, polarity="absent")
     if setting.words.rstrip().endswith("?") and context.polarity == "present":
         answered = _ANSWERED_NO.match(text, setting.sentence.end)
@@ -118,7 +149,15 @@ def judge_name(setting: Setting, term: Term) -> Context | None:
     context = judge(setting, term.start, term.end)
     if context is None or term.value == "mass":
         return context
-    if context.time == "current" and context.polarity == "present" and _is_past(setting, term):
+    malignant = term.kind == "impression" or term.value == "tumour"
+    before = setting.text[max(setting.sentence.start, term.start - 60) : term.start]
+    if malignant and context.certainty == "definite" and _FITS.search(before):
+        # Of a cyst it is a way to say that it is one, of a cancer to leave it to pathology.
+        context = replace(context, certainty="probable")
+    if context.polarity == "absent" and _UNKNOWN.search(before):
+        return replace(context, time="prior")
+    here = context.time == "current" and setting.section not in ("impression", "pathology")
+    if here and context.polarity == "present" and _is_past(setting, term):
         return replace(context, time="prior")
     begin = setting.sentence.start
     if context.time == "current" and is_revised(
@@ -153,8 +192,10 @@ def _list_end(setting: Setting, end: int) -> int:
     """Return where the list ends that goes on after a thing: "masses, cysts and stones: none"."""
     for term in setting.terms:
         if term.start >= end:
-            among = _LISTED_PLACE if term.kind in ("organ", "part", "weak part") else _LISTED
-            if not among.fullmatch(setting.text, end, term.start):
+            place = term.kind in ("organ", "part", "weak part")
+            if not _LISTED.fullmatch(setting.text, end, term.start) and not (
+                place and _LISTED_PLACE.fullmatch(setting.text, end, term.start)
+            ):
                 break
             end = term.end
     return end
@@ -167,7 +208,8 @@ def _says_more(answer: str) -> bool:
 
 def _in_time(setting: Setting, context: Context) -> Context:
     words = setting.words
-    if setting.section == "history" and context.time == "current":
+    asks = setting.section == "open" and _PRESENTED.search(words) and _QUESTION.search(words)
+    if context.time == "current" and (setting.section == "history" or asks):
         asked = "?" in words or _QUESTION.search(words)
         return replace(context, time="hypothetical" if asked else "prior")
     if setting.section in ("comparison", "previous"):

@@ -25,10 +25,18 @@ NEW = re.compile(
     r"\b(?:second|another|further|additional|third|fourth|other|more|also a|separate|new|"
     r"different|zweite\w*|weitere\w*|andere\w*)\b[^.;,]{0,40}$"
 )
+# "The lesion in segment VIII is a haemangioma".
+_THE = re.compile(r"\b(?:the|this|that|these|those|die|der|diese[rs]?)\s+(?:\w+\s)?$")
+_IS_A = re.compile(
+    r"[^.;,:]{0,60}\b(?:is|are|represents?|corresponds? to|ist|sind|entspricht)\s+(?:(?:an?|the|"
+    r"simple|"
+    r"benign|typical|small|most|very|clearly|eine?\w?)\s+){0,3}"
+)
 # "It is a haemangioma": of the last lesion.
 _IT_IS = re.compile(
     r"\W*(?:it|this|these|they|es|dies|diese|dieser|(?:the|this|that|die|der|dieser?) (?:lesion|"
-    r"mass|nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|represents?|"
+    r"mass|nodule|finding|läsion|raumforderung|herd|befund))\W+(?:\w+\W+){0,3}?(?:is|are|"
+    r"represents?|"
     r"suggests?|corresponds? to|ist|entspricht|likely|probably)\W+(?:(?:an?|the|most|very|likely|"
     r"probabl[ey]|benign|simple|typical|of|for|consistent|compatible|with|eine?\w?|am|ehesten|"
     r"therefore|thus|now|rather|in fact|small|large|characteristic)\W+)*"
@@ -45,7 +53,10 @@ def interpreted(
         between = notes.text[mention.term.end : term.start]
         if not mention.lesions or re.search(r";|\.\s", between):
             return None
-        means = MEANS.search(between) or _is_apposed(notes, setting, term, mention, between)
+        means = bool(MEANS.search(between)) or _is_apposed(notes, setting, term, mention, between)
+        lead = notes.text[max(setting.sentence.start, mention.term.start - 12) : mention.term.start]
+        if not means and mention.term.value == "mass" and _THE.search(lead):
+            means = bool(_IS_A.fullmatch(between))
         return mention if means and not NEW.search(between[-40:]) else None
     last = notes.lesions.last
     lead = notes.text[setting.sentence.start : term.start]

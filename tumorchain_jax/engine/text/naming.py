@@ -9,7 +9,7 @@ from tumorchain_jax.engine.text.judgement import judge_name
 from tumorchain_jax.engine.text.lesions import GENERIC, Lesion, are_compatible
 from tumorchain_jax.engine.text.meaning import MEANS, NEW, interpreted, meant_next
 from tumorchain_jax.engine.text.nodes import read_node
-from tumorchain_jax.engine.text.notes import CARRIERS, NODES, Mention, Notes, tumours
+from tumorchain_jax.engine.text.notes import CARRIERS, FIVE, NODES, Mention, Notes, tumours
 from tumorchain_jax.engine.text.numbering import draft_count
 from tumorchain_jax.engine.text.places import Locus, Place, locate
 from tumorchain_jax.engine.text.setting import Setting
@@ -27,11 +27,17 @@ _DEFINITE = re.compile(
     r"\s+(?:(?!(?:is|are|was|were|there|in|of|on|at|shows?|has|have|contains?|and|with|a|an)\b)"
     r"[\w.-]+\s+){0,4}|^\W*)$"
 )
+_PRIMARIES = FIVE - {"liver"}
 _SEEN = re.compile(
-    r"\b(?:there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
+    r"\b(?:can be|appreciated|apparent|evident|persist\w*|remains?|unchanged|stable|again|"
+    r"there (?:is|are)|shows?|is seen|are seen|located|demonstrates?|contains?|lies|present|"
     r"identified|visible|noted|visuali[sz]ed|detected|found|measur\w+|holds?|occupies|arises|"
     r"it is|infiltrat\w+|invad\w+|reaches|keeps|extends|confined|with a|segment|"
     r"zeigt|sichtbar|nachweisbar|lokalisiert)\b"
+)
+_NAMES_ORGAN = re.compile(
+    r"gastric|stomach|magen|pan[ck]rea|colo|kolo|rectal|o?esoph|ösoph|hepat|leber|liver|hcc|pdac|"
+    r"cholangio"
 )
 _NEEDS_PLACE = re.compile(
     r"lymphomas?|abscess(?:es)?|adenomas?|lipomas?|leiomyomas?|adenocarcinomas?|carcinomas?|"
@@ -87,7 +93,8 @@ def name_lesions(notes: Notes, setting: Setting) -> list[Mention]:
             read_node(notes, setting, term, context, others)
             mentions.append(Mention(term, context, []))
             continue
-        if context.polarity == "absent" and _is_rest(notes, setting, term):
+        told = setting.section == "impression" and term.value == "tumour"
+        if context.polarity == "absent" and not told and _is_rest(notes, setting, term):
             continue
         listed = context.polarity == "absent"
         loci = [x for x in setting.loci if not _is_of_one(notes, term, x)]
@@ -129,10 +136,16 @@ def _name(
 ) -> list[Lesion]:
     """Draft the finding or impression of a mention; return the lesions that it speaks of."""
     meant = interpreted(notes, setting, term, mentions)
-    places = own or _implied(notes, term) or _carried(notes, setting, term, context)
-    if context.polarity == "present":
-        span = setting.sentence.start, setting.sentence.end
-        places = on_its_side(notes.text, span, term.start, term.end, places)
+    implied = _implied(notes, term)
+    named = _NAMES_ORGAN.search(notes.text, term.start, term.end)
+    if term.kind == "impression" and named and implied and implied[0].organ not in {
+        place.organ for place in own
+    }:  # fmt: skip
+        own = implied  # "gastric carcinoma with liver metastases"
+    places = own or implied or _carried(notes, setting, term, context)
+    span = setting.sentence.start, setting.sentence.end
+    denied = context.polarity == "absent"
+    places = on_its_side(notes.text, span, term.start, term.end, places, denied)
     if meant and (not own or {p.organ for p in own} <= {x.place.organ for x in meant.lesions}):
         places = tuple(lesion.place for lesion in meant.lesions) or places
     if context.polarity == "present" and not term.plural and len(places) > 1:
@@ -141,10 +154,14 @@ def _name(
             {p.organ: p if _is_only(p, places) else Place(p.organ) for p in places}.values()
         )
     organ = places[0].organ if places else ""
-    entry = term.meaning(organ) or term.entries[0]
+    meaning = term.meaning(organ)
+    many = len(term.entries) > 1 and all(entry.organ for entry in term.entries)
+    if meaning is None and many and term.kind == "lesion":
+        return []  # a stone of an organ that is not known
+    entry = meaning or term.entries[0]
     attribute, value = _named(notes, setting, term, entry.kind, entry.value, entry.organ, organ)
-    if attribute == "":
-        return []
+    if context.polarity == "absent" and value == "mass" and entry.value != "mass":
+        return []  # "no abscess in the colon" denies no mass
     exists = context.polarity == "present" and context.time == "current"
     lesions: list[Lesion] = []
     if exists and entry.kind != "state":
@@ -266,6 +283,9 @@ def _carried(notes: Notes, setting: Setting, term: Term, context: Context) -> tu
 
 def _from_before(notes: Notes, setting: Setting, term: Term, context: Context) -> tuple[Place, ...]:
     if term.value == "metastasis" and context.polarity == "absent":
+        # Of the organ of a primary tumour, the denial is about all others.
+        return () if {place.organ for place in notes.heading} & _PRIMARIES else notes.heading
+    if notes.stray_key:
         return ()
     if notes.heading or setting.denied:
         return notes.heading or notes.near
@@ -306,8 +326,13 @@ def _find(
         if later or _is_conclusion(notes, setting, term):
             meant = meant_next(notes, setting, term) if value in GENERIC else value
             known = notes.lesions.match(place, meant or value, sizes, later=True)
+            if known and not later and place.part and _is_another(known, place, value):
+                known = None  # "possible cyst in segment IVb" after a mass in IV
         elif _DEFINITE.search(before) or context.time != "current":
             known = notes.lesions.match(place, value, sizes, later=False)
+            begins = not re.search(r"\w", before)
+            if known and begins and _is_another(known, place, value):
+                known = None  # "Haemangioma in segment VI" begins anew what is told
             last = notes.lesions.last
             if last and last.place.organ == place.organ and known and are_compatible(
                 last.place.part, place.part
@@ -320,6 +345,9 @@ def _find(
         known = known if near else None  # another place and another size
     if known is None and not term.plural and not new:
         known = notes.lesions.only_named(place, value)
+        if known is None and term.kind == "impression":
+            told = notes.lesions.alike(place.organ, value)
+            known = next((x for x in told if {*x.sizes} & {*sizes} and not place.part), None)
     if known is None and term.plural and not sizes and not place.part:
         told = notes.lesions.alike(place.organ, value)
         if len(told) > 1:
@@ -335,6 +363,11 @@ def _find(
     notes.pending = None
     lesion = Lesion(place, value, term.plural, sizes, later, context.certainty == "possible")
     return notes.lesions.add(lesion)
+
+
+def _is_another(known: Lesion, place: Place, value: str) -> bool:
+    """Whether a name of its own in a place of its own is not the lesion that it may be."""
+    return value not in (*GENERIC, known.value) and place != known.place
 
 
 def _are_told(notes: Notes, term: Term, lesions: Sequence[Lesion]) -> bool:

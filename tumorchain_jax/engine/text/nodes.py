@@ -36,7 +36,9 @@ _OF_NODES = re.compile(
     r"\b(?P<none>none|no|zero|0) (?:of|/|out of) (?:the )?\w+|\b(?P<count>\d{1,2})\s*(?:of|/|"
     r"out of|von)\s*"
     r"(?P<of>\d{1,3})\b|\b(?P<positive>\d{1,2}) (?:positive|involved|metastatic)\b|"
-    r"\b(?:positive|involved|metastatic)(?: (?:lymph )?nodes?)?\s*[:=]\s*(?P<keyed>\d{1,2})\b"
+    r"\b(?:positive|involved|metastatic|with (?:tumou?r|metastas[ei]s|carcinoma)|"
+    r"number (?:involved|positive))"
+    r"(?: (?:lymph )?nodes?)?(?:\s*[:=]\s*|\s+)(?P<keyed>\d{1,2})\b(?!\s?(?:/|of|out|mm|cm|[.,]\d))"
 )
 _EXAMINED = re.compile(
     r"\b(?:examined|sampled|harvested|retrieved|dissected|total|identified|submitted|found)\b"

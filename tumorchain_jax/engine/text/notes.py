@@ -80,6 +80,8 @@ class Notes:
         slips: reason and characters of the report that were left out.
         heading: places of the heading that the sentence stands under.
         heading_holds: the heading stands alone on its line and holds until the next one.
+        heading_passes: the heading holds for its sentence alone.
+        stray_key: the sentence follows a key that names no place: it is not where the last one is.
         near: places of the sentence before.
         columns, cells: of the table that the sentence is a row of.
         pending: a place of which only a key told, and where; what follows is about a lesion there.
@@ -102,6 +104,8 @@ class Notes:
         """Forget what headings, keys and tables of the section before said."""
         self.heading: tuple[Place, ...] = ()
         self.heading_holds = False
+        self.heading_passes = False
+        self.stray_key = False
         self.near: tuple[Place, ...] = ()
         self.columns: tuple[str, ...] = ()
         self.cells: list[Cell] = []

@@ -19,7 +19,7 @@ _BESIDE = re.compile(
     r"neighbou?ring|cross\w*|involv\w+ of|fat plane (?:with|to)|plane (?:with|to)|spar\w+|"
     r"origin in|"
     r"primary (?:in|of)|origin\w* outside|as the|like the|"
-    r"(?:from|of a|by) (?:\w+ ){0,3}(?:tumou?r|cancer|carcinoma) (?:of|in)|"
+    r"(?:from|of a|by) (?:[^\W\d]\w+ ){0,3}(?:tumou?r|cancer|carcinoma) (?:of|in)|"
     r"angrenzend an|neben|benachbart|zu|gegenüber|im vergleich zu|infiltriert|grenzt an|bis in)\W+"
     r"(?:(?:the|a|an|its|both|adjacent|surrounding|nearby|neighbou?ring|normal|healthy|fat|wall|"
     r"of|around|anterior|posterior|der|die|das|den|dem|dorsal|caudal|cranial|rest)\W+){0,4}$"
@@ -28,6 +28,13 @@ _ORIGIN = re.compile(
     r"\b(?:aris\w+|originat\w+|emanat\w+|spring\w*|ausgehend|centred|centered)\W+(?:from|out of|"
     r"von)"
     r"\W+(?:(?:the|der|dem|wall|of)\W+){0,3}$"
+)
+# What a tumour that was told of before "involves" is a neighbour, if it is another organ.
+_INVOLVES = re.compile(
+    r"\b(?:it|(?:the|this|that) (?:[\w-]+ ){0,3}?(?:tumou?r|mass|lesion|cancer|carcinoma|"
+    r"neoplasm|growth|"
+    r"process)) (?:(?:now|also|then) )*(?:involves?|affects?)\W+(?:(?:the|its|adjacent|"
+    r"both) ){0,3}$"
 )
 _AROUND = re.compile(
     r"\b(?:near(?: to)?|adjacent to|next to|around|along|beside|close to|alongside|surrounding|"
@@ -47,7 +54,12 @@ _JOIN = re.compile(
 )
 _LIST_JOIN = re.compile(r"[\s,/]*(?:(?:and|or|nor|und|oder|no|noch)\s+)*(?:\w+\s+){0,2}")
 _AND = re.compile(r"\b(?:and|or|nor|as well as|plus|und|oder|sowie)\b|&|\+")
-_BREAK = re.compile(r";|\.\s|\bbut\b|\bwhile\b|\bwhereas\b|\bhowever\b|\baber\b|\bjedoch\b")
+_BREAK = re.compile(
+    r";|\.\s|\bbut\b(?! for\b)|\bwhile\b|\bwhereas\b|\bhowever\b|\baber\b|\bjedoch\b"
+)
+# "The left lobe" of an abdomen is the liver's, unless another organ with lobes is spoken of.
+_LOBES = ("left lobe of the liver", "right lobe of the liver")
+_OTHER_LOBES = re.compile(r"\b(?:thyroid|thymus|prostat\w*|lungs?|pulmonary|brain|schilddrüse)\b")
 LOCATING = ("organ", "part", "weak part", "nodal organ")
 
 
@@ -89,11 +101,16 @@ def find_loci(text: str, start: int, terms: Sequence[Term], near: Iterable[str])
     """
     strong = [term for term in terms if term.kind in ("organ", "part")]
     loci = []
+    near = tuple(near)
+    lobed = _OTHER_LOBES.search(text, max(0, start - 80), start + 200)
     for term in terms:
-        places = _places(term, strong, near)
+        liver = ("liver",) if term.value in _LOBES and not lobed else ()
+        places = _places(term, strong, (*near, *liver))
         if places:
             before = text[max(start, term.start - 70) : term.start]
             beside = bool(_BESIDE.search(before)) and not _ORIGIN.search(before)
+            elsewhere = bool(near) and not {place.organ for place in places} & {*near}
+            beside |= elsewhere and bool(_INVOLVES.search(before))
             around = beside and bool(_AROUND.search(before))
             loci.append(Locus(places, term.start, term.end, beside, around))
     return _pass_on(text, loci)
@@ -198,10 +215,19 @@ def locate(
                 break
     # "Kidneys: a cyst, left kidney".
     for locus in after:
-        if len(chosen.places) > 1 and set(locus.places) < set(chosen.places):
+        if _narrows(locus, chosen) and not _is_blocked(text, end, locus.start, others):
             chosen = locus
             break
     return _with_joined(text, chosen, usable, listed)
+
+
+def _narrows(locus: Locus, chosen: Locus) -> bool:
+    """Whether a place is one of a pair that is chosen, or a part of one of them."""
+    organs, pair = ({place.organ for place in each.places} for each in (locus, chosen))
+    if len(chosen.places) > 1:
+        return organs < pair
+    sides = {organ.removesuffix("s") for organ in pair}
+    return {organ.split(" ", 1)[-1] for organ in organs} == sides and organs != pair
 
 
 def _is_adjective(text: str, locus: Locus, start: int) -> bool:

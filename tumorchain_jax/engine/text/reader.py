@@ -36,8 +36,11 @@ _FURTHER = re.compile(
 )
 # Between two items of a list: a semicolon, or the end of a line.
 _LIST_GAP = re.compile(r"[^.!?]?[ \t]*\n?[ \t]*|.?[ \t]*(?<=;)\s*")
+_AGAIN = re.compile(r"\b(?:recurrent|residual)\b")
+_SENTENCE_BEGINS = re.compile(r"(?:\A|[.!?]\s|\n[ \t]*\n)\s*([^\W\d_])")
 _NO_TUMOUR = re.compile(
-    r"\b(?:no|without|free of|free from|negative|nothing|absence|lack|kein\w*|ohne|not"
+    r"\b(?:no|without|free of|free from|negative|neg|nil|ve|excluded|ruled out|ausgeschlossen|"
+    r"nothing|absence|lack|kein\w*|ohne|not"
     r"|none|never|neither|nor|cannot|\w+n't|dont|doesnt|didnt|isnt|arent|wasnt)\b|无|未见"
 )
 
@@ -58,14 +61,12 @@ class Reader:
         self._foreign = joined([*orders, *hidden])
         text, open_choices = fill_in(text)
         self.notes = Notes(self._wording, text, document.kind)
-        self._cased = self._wording.cased
-        if not any(map(str.islower, document.text)):
-            self._cased = ""
+        self._cased = self._wording.cased if _begins_with_capitals(document.text) else ""
         for start, end in self._foreign:
             span = self._wording.original_span(start, end)
             self.notes.slips.append(("instruction", *span))
         self._blank = joined([*self._foreign, *open_choices])
-        self._sections = split_sections(text)
+        self._sections = split_sections(text, self._wording.cased)
         self._stages = self._read_stages()
         for section in self._sections:
             self._read_section(section)
@@ -200,7 +201,8 @@ class Reader:
         denied = attribute == "impression" and value == "tumour" and polarity == "absent"
         near = max(0, draft.start - 60), draft.end + 30
         further = _FURTHER.search(self.notes.text, max(0, draft.start - 25), draft.start)
-        if denied and not further and _NO_TUMOUR.search(self.notes.text, *near):
+        again = not tumorous and _AGAIN.search(self.notes.text, *near)
+        if denied and (not further or again) and _NO_TUMOUR.search(self.notes.text, *near):
             value, polarity = "no tumour", "present"
         certainty = draft.context.certainty
         denies = polarity == "absent" and attribute in ("finding", "impression")
@@ -219,6 +221,15 @@ class Reader:
             self._case, place.organ, place.part, number, attribute, value, draft.unit, polarity,
             certainty, draft.context.time, source,
         )  # fmt: skip
+
+
+def _begins_with_capitals(text: str) -> bool:
+    """Whether a text is in small letters, with capitals where its sentences begin."""
+    small = sum(map(str.islower, text))
+    if 3 * small < sum(map(str.isupper, text)):
+        return False  # "A 3.5 cm MASS"
+    begins = [match[1] for match in _SENTENCE_BEGINS.finditer(text)]
+    return 2 * sum(map(str.isupper, begins)) >= len(begins)
 
 
 def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:

@@ -22,11 +22,13 @@ _NAMES: dict[SectionKind, str] = {
         "findings?|ct findings?|imaging findings?|observations?|description|report|body|"
         "findings? in the abdomen(?: and pelvis)?|abdomen(?:/| and )pelvis|details?|result|results|"
         "radiologic(?:al)? findings|narrative|"
+        "f(?=:[ \t]*$)|"
         "befunde?|ct-befund|beschreibung|befundbericht"
     ),
     "impression": (
         "impressions?|conclusions?|opinion|summary|assessment|interpretation|diagnos[ei]s|"
         "comment|comments|final impression|overall impression|radiological diagnosis|imp|"
+        "i(?=:[ \t]*$)|"
         "overall|bottom line|key findings|final diagnosis|in summary|in conclusion|"
         "beurteilung|zusammenfassung|diagnosen?|zusammenfassende beurteilung"
     ),
@@ -89,6 +91,12 @@ _HEADING = re.compile(
 )
 
 
+_RUN_ON = re.compile(
+    rf"(?:{_ALL})(?=[ \t]+(?!(?:of|is|are|was|were|and|with|in|on|to|as|may|suggest\w*|consistent|"
+    r"compatible)\b)[\w(])"
+)
+
+
 _SUMMING_UP = re.compile(
     r"(?:in summary|in conclusion|to conclude|to summari[sz]e|summing up|in short|to sum up|"
     r"zusammenfassend|zusammengefasst|abschließend)(?:[,:]|\b)"
@@ -98,7 +106,9 @@ _FIELD = re.compile(r"[ \t]*[a-z][\w /()-]{1,30}[:=][ \t]*\S[^\n]*$")
 _EARLIER = r"(?:previous|prior|earlier|last|old|former|preceding|historical|outside)"
 _TEXT = r"(?:report|findings|finding|result|text|dictation|note|record|impression)s?"
 _STUDY = r"(?:stud(?:y|ies)|exam(?:ination)?s?|ct|scan|imaging)"
-_REST_OF_NAME = r"(?:[^\n:.;,(]|[.,](?=\s?\d)|\([^()\n]{0,80}\)){0,60}"
+_REST_OF_NAME = (
+    r"(?:[^\n:.;,(]|[.,](?=\s?\d)|,(?= (?:for|as|zur) \w+[ \t]*:)|\([^()\n]{0,80}\)){0,60}"
+)
 _RULE = r"[=\-_*#~\[(<]{0,12}[ \t]{0,3}"
 # Headings of a text that is taken over from an earlier report; `line`: only the line after it is.
 _PREVIOUS = re.compile(
@@ -154,11 +164,16 @@ class Section:
     end: int
 
 
-def split_sections(text: str) -> list[Section]:
-    """Return the sections of a text in small letters, in order; the headings are left out."""
+def split_sections(text: str, cased: str = "") -> list[Section]:
+    """Return the sections of a text in small letters, in order; the headings are left out.
+
+    Args:
+        text: of a report, in small letters.
+        cased: the same text with its own letters; a heading in capitals needs no colon.
+    """
     headings: list[tuple[int, int, SectionKind]] = []
     for begin in _START.finditer(text):
-        match = _HEADING.match(text, begin.end())
+        match = _HEADING.match(text, begin.end()) or _run_on(text, begin, cased)
         if match and not (headings and match.start() < headings[-1][1]):
             if _is_field(text, match):
                 continue
@@ -179,6 +194,17 @@ def split_sections(text: str) -> list[Section]:
         else:
             sections.append(Section(kind, start, end))
     return [section for section in sections if text[section.start : section.end].strip()]
+
+
+def _run_on(text: str, begin: re.Match[str], cased: str) -> re.Match[str] | None:
+    """Return a heading in capitals at the begin of a line that its text follows without a mark."""
+    match = _RUN_ON.match(text, begin.end()) if begin.group().strip() == "" else None
+    if match is None or not cased[match.start() : match.end()].isupper():
+        return None
+    line = cased[match.end() : cased.find("\n", match.end()) % (len(cased) + 1)]
+    # Where all is in capitals, few words are sure to be headings.
+    sure = match.group() in ("findings", "impression", "conclusion")
+    return match if sure or not line.isupper() else None
 
 
 def _without_previous(

@@ -16,8 +16,16 @@ _ITEM = re.compile(
     r"[ \t]*(?:[*+>#\u2610\u2611\u2612]|-{1,2}[ \t]|\d{1,2}[.)][ \t]|\(?[a-z\d]\)[ \t]|\[[ x]?\]|"
     r"[a-z][\w /&,()-]{0,40}:(?:[ \t]|$))"
 )
+# A line that ends or begins so is no sentence's end or beginning.
+_OPEN_END = re.compile(
+    r"(?:[,(&]|(?<![^\W_])[^\W\d_]+-|\b(?:of|in|the|an|and|or|nor|with|without|to|from|for|by|at|is|are|was|were|"
+    r"than|into|within|any|both|between|der|die|das|im|und|oder|mit|ohne|von|eine[nrms]?))$"
+)
+_OPEN_BEGIN = re.compile(r"[ \t]*(?:(?:of|and|or|nor|which|than|that|und|oder)\b(?![ \t]*:)|[),])")
 _BLANK = re.compile(r"[ \t]*(?:\n|$)")
 _LEAST_WIDTH = 50
+_BRACKET = 150
+"""Characters from a semicolon to the bracket around it, at most."""
 MOST_CHARACTERS = 700
 """A longer sentence is cut at a space: the time to read it must not grow with its square."""
 
@@ -52,7 +60,7 @@ def split_sentences(text: str, start: int, end: int, cased: str = "") -> Iterato
                 continue
         elif match.group() == "?" and text[match.start() - 1 : match.start()] in ("", " ", "\n"):
             continue  # "? metastasis" asks of what follows
-        elif match.group() == "." and not _is_stop(text, begin, match.start()):
+        elif _goes_on(text, begin, match, end):
             continue
         yield from _sentence(text, begin, match.end(), start)
         begin = match.end()
@@ -77,6 +85,22 @@ def _sentence(text: str, begin: int, end: int, section: int) -> Iterator[Sentenc
         yield Sentence(start, end, opens)
 
 
+def _goes_on(text: str, begin: int, match: re.Match[str], end: int) -> bool:
+    """Whether a sentence goes on after a full stop or semicolon."""
+    if match.group() == ";":
+        return _is_bracketed(text, begin, match.start(), end)
+    return match.group() == "." and not _is_stop(text, begin, match.start())
+
+
+def _is_bracketed(text: str, begin: int, position: int, end: int) -> bool:
+    """Whether a semicolon parts what stands in brackets: "two cysts (S5, 12 mm; S8, 20 mm)"."""
+    opened = text.rfind("(", max(begin, position - _BRACKET), position)
+    if opened < 0 or text.find(")", opened, position) >= 0:
+        return False
+    closed = text.find(")", position, min(end, position + _BRACKET))
+    return closed >= 0 and "\n" not in text[position:closed]
+
+
 def _is_stop(text: str, begin: int, position: int) -> bool:
     """Whether the full stop at a position ends a sentence."""
     before = text[max(begin, position - 12) : position + 1]
@@ -86,6 +110,13 @@ def _is_stop(text: str, begin: int, position: int) -> bool:
         return False
     # "1." before an item of a list.
     return not re.fullmatch(r"\s*\d{1,2}\.", text[begin : position + 1])
+
+
+def _is_shouted(cased: str, begins: int) -> bool:
+    """Whether the line that begins at a position is in capitals."""
+    end = cased.find("\n", begins)
+    line = cased[begins : end if end >= 0 else len(cased)]
+    return line.isupper() and sum(map(str.isalpha, line)) > 4
 
 
 def _is_wrapped(text: str, begin: int, position: int, end: int, width: int, cased: str) -> bool:
@@ -100,8 +131,13 @@ def _is_wrapped(text: str, begin: int, position: int, end: int, width: int, case
         return False
     if cased[position + 1 : position + 2].islower():
         return True
+    if _OPEN_END.search(before[-24:]) or _OPEN_BEGIN.match(following):
+        return True
     if width < _LEAST_WIDTH:
         return False
-    line = text[text.rfind("\n", 0, position) + 1 : position].rstrip()
+    begins = text.rfind("\n", 0, position) + 1
+    line = text[begins:position].rstrip()
+    if cased and _is_shouted(cased, position + 1) and not _is_shouted(cased, begins):
+        return False  # a heading in capitals after running text
     word = following.split(maxsplit=1)[0] if following.strip() else ""
     return len(line) + 1 + len(word) > width - 2

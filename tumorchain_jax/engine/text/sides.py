@@ -20,40 +20,62 @@ _SIDES = {
 _PIECE = re.compile(r"[,;]|\b(?:and|but|while|whereas|und|aber)\b|\.\s")
 
 
+def side_of(text: str, start: int, end: int) -> str:
+    """Return the side whose word stands right before or after a size, or an empty text."""
+    before, after = text[max(0, start - 16) : start], text[end : end + 16]
+    for side, pattern in _SIDES.items():
+        if re.search(rf"(?:{pattern.pattern})\W*$", before):
+            return side
+    for side, pattern in _SIDES.items():
+        if re.match(rf"\s*\(?(?:on the |at the )?(?:{pattern.pattern})", after):
+            return side
+    return ""
+
+
 def on_its_side(
-    text: str, span: tuple[int, int], start: int, end: int, places: Sequence[Place]
+    text: str,
+    span: tuple[int, int],
+    start: int,
+    end: int,
+    places: Sequence[Place],
+    absent: bool = False,
 ) -> tuple[Place, ...]:
-    """Return the places of a thing that is there, with the side that its words give.
+    """Return the places of a thing with the side that its words give.
 
     "Adrenals: a nodule on the left" is about one of them, and a nodule of which no side is said
-    is on neither: then the pair is named.
+    is on neither: then the pair is named. What is denied without a side is denied on both.
 
     Args:
         text: of the report.
         span: of the sentence.
         start, end: of the thing.
         places: as the words for the organ alone give them.
+        absent: the thing is denied.
     """
     found: list[Place] = []
     for place in places:
         side, _, single = place.organ.partition(" ")
         twins = [p for p in places if p.organ in (f"left {single}", f"right {single}")]
         if single in _PAIRED and side in _SIDES and len({p.organ for p in twins}) == 2:
-            organs = _sided(text, span, start, end, single)
+            organs = _sided(text, span, start, end, single, absent)
+        elif absent:
+            organs = (place.organ,)
         elif place.organ in _EITHER:
-            organs = _sided(text, span, start, end, _EITHER[place.organ])
+            organs = _sided(text, span, start, end, _EITHER[place.organ], absent)
         else:
             organs = (place.organ,)
         found += (replace(place, organ=organ) for organ in organs)
     return tuple(dict.fromkeys(found))
 
 
-def _sided(text: str, span: tuple[int, int], start: int, end: int, single: str) -> tuple[str, ...]:
+def _sided(
+    text: str, span: tuple[int, int], start: int, end: int, single: str, absent: bool
+) -> tuple[str, ...]:
     pair = f"left {single}", f"right {single}"
     edges = [match.span() for match in _PIECE.finditer(text, *span)]
     first = max([span[0], *(b for _, b in edges if b <= start)])
     last = min([span[1], *(a for a, _ in edges if a >= end)])
-    for begin, stop in ((first, last), span):
+    for begin, stop in ((first, last), (first, last) if absent else span):
         words = text[begin:stop]
         if _BOTH.search(words):
             return pair
@@ -62,4 +84,6 @@ def _sided(text: str, span: tuple[int, int], start: int, end: int, single: str) 
             return (f"{named[0]} {single}",)
         if named:
             break
-    return pair if len(named) == 2 and (first, last) == span else (_PAIRED[single],)
+    if absent or (len(named) == 2 and (first, last) == span):
+        return pair
+    return (_PAIRED[single],)

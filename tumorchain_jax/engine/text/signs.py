@@ -36,6 +36,11 @@ _NO_ORGAN = re.compile(
     r"vessels?|veins?|vena|arter(?:y|ies)|ducts?|vasculature|perfusion|blood|doppler|function|"
     r"tumou?rmarker\w*|laborwerte|gefäße|gang|gallenwege)\b[^.;,]{0,30}$"
 )
+_EXCEPT = re.compile(
+    r"[\s,]*(?:but for|apart from|aside from|except(?:ing)?|save for|other than|"
+    r"with the exception of|"
+    r"bis auf|abgesehen von|außer)\b"
+)
 _NOWHERE = frozenset({"ascites", "pleural effusion"})
 
 
@@ -166,6 +171,8 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
             continue
         if context.polarity == "absent" and not text.startswith(("no", "without", "nil")):
             continue
+        if _EXCEPT.match(notes.text, term.end, setting.sentence.end):
+            continue
         clause = _clause(notes, setting, term)
         if any(
             m.context.polarity == "present" and m.term.kind not in NODES
@@ -176,11 +183,14 @@ def read_normal(notes: Notes, setting: Setting, mentions: Sequence[Mention]) -> 
             continue
         inside = [x for x in setting.loci if clause[0] <= x.start < clause[1] and not x.beside]
         before = [x for x in inside if x.end <= term.start]
+        if notes.text[clause[0] : term.start].rstrip().endswith("("):
+            before = before[-1:]  # "liver (no metastases), spleen (normal)"
         named = before or inside
         places = [p for x in named for p in x.places] or list(notes.heading)
         if any(m.term.kind in NODES and clause[0] <= m.term.start for m in mentions):
             continue
-        for place in dict.fromkeys(places):
+        span = setting.sentence.start, setting.sentence.end
+        for place in on_its_side(notes.text, span, term.start, term.end, places, absent=True):
             absent = Context(polarity="absent")
             notes.draft(setting, "finding", "mass", term.start, term.end, absent, place, None)
 

@@ -7,20 +7,25 @@ from tumorchain_jax.engine.text.measures import Measure, find_measures
 
 # A length that follows or precedes these is no lesion's.
 _NO_SIZE_AFTER = re.compile(
-    r"^[\s)]*(?:from|above|below|proximal|distal|away|off|slices?|thick slices?|collimation|"
+    r"^[\s)]*(?:from(?!\s+\d)|above|below|proximal|distal|away|off|slices?|thick slices?|"
+    r"collimation|"
     r"sections?|reconstruct\w*|interval|deep|inferior to|superior to|cranial|caudal|margin|"
     r"from the|apart|distance|schicht\w*|oberhalb|unterhalb|entfernt|ab ano)\b"
 )
 _NO_SIZE_BEFORE = re.compile(
     r"(?:\b(?:slice thickness|thickness of|distance(?: of)?|slices? of|collimation(?: of)?|"
     r"reconstructed"
-    r"(?: at| to)?|every|wall thickness|spans?|duct(?: is| measures?| of| up to| dilated(?: to)?|"
+    r"(?: at| to)?|every|wall thickness|duct(?: is| measures?| of| up to| dilated(?: to)?|"
     r" measuring)*(?: up to)?|cali(?:ber|bre)(?: of)?|length of|segment of|over|within|less than|"
-    r"below|under|smaller than|margin of|spleen(?: is| measures)?|threshold(?: of)?|"
+    r"below|under|smaller than|margin of|threshold(?: of)?|"
     r"(?:grown|increased?|decreased?|larger|smaller|enlarged|shrunk|grew|change|progressed) by|um|"
     r"limit(?: of)?|schichtdicke|abstand)|"
-    r"[<>\u2264\u2265])[\s:]*(?:approx\w*\.?|about|ca\.|up to)?\s*$"
+    r"[<>\u2264\u2265]|^\W*(?:the )?spleen(?: is| measures)?)[\s:]*(?:approx\w*\.?|about|ca\.|"
+    r"up to)?\s*$"
 )
+# "Spans 5 cm" is how long an affected stretch is, "spans 17 x 15 mm" a size.
+_SPANS = re.compile(r"\bspans?\s+(?:about|approx\w*\.?|up to)?\s*$")
+_AXES = re.compile(r"\d[^\d]{0,8}[x*]")
 _PRIOR_BEFORE = re.compile(
     r"(?:\b(?:previous\w*|prior(?:ly)?|former\w*|before|earlier|initial\w*|originally|baseline|"
     r"last (?:time|study|exam\w*|ct|scan)|zuvor|vormals|früher|vorher|ehemals|voruntersuchung|was|"
@@ -80,6 +85,8 @@ def find_sizes(text: str, start: int, end: int, unit: str = "") -> list[Size]:
         before = text[max(start, measure.start - 60) : measure.start]
         after = text[measure.end : min(end, measure.end + 40)]
         if _NO_SIZE_AFTER.match(after) or _NO_SIZE_BEFORE.search(before):
+            continue
+        if _SPANS.search(before) and not _AXES.search(text, measure.start, measure.end):
             continue
         if _is_now(before) and follow_up:
             # "The 3 cm mass now measures 4 cm".

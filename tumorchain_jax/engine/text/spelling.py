@@ -12,7 +12,7 @@ from importlib import resources
 
 from tumorchain_jax.engine.text.cues import cue_phrases
 from tumorchain_jax.engine.text.vocabulary import known_words
-from tumorchain_jax.engine.text.wording import even
+from tumorchain_jax.engine.text.wording import BROKEN, even
 
 _WORD = re.compile(r"[^\W\d_\u3400-\u9fff]{3,}")
 _LEAST, _MOST = 5, 24
@@ -32,6 +32,10 @@ _RULES = re.findall(
 )
 _SHORT_DENIALS = ("not", "none", "seen", "free")
 _NO_SLIPS = frozenset({"non", "noe", "one", "see", "fee", "een"})
+_BEFORE_HYPHEN = frozenset(
+    {"left", "right", "well", "ill", "low", "high", "mid", "soft", "post", "pre", "non", "multi"}
+    | {"thin", "thick", "contrast", "long", "short"}
+)
 _GLUED = ("no", "not", "without", "ohne", "keine", "kein")
 _GLUED_LAST = ("in", "of", "is", "are")
 _ENDINGS = "sderyn"
@@ -52,13 +56,23 @@ _HEADS = (
 def corrections(text: str) -> dict[str, str]:
     """Return misspelt word -> word, and compound -> its parts with a space between them."""
     known = _known()
-    found = _spoken_signs(text)
+    found = _spoken_signs(text) | dict(_rejoined(text))
     for word in set(_WORD.findall(even(text))):
         if word not in known and len(word) <= _MOST:
             right = _parts(word) or _right(word)
             if right:
                 found[word] = right
     return found
+
+
+def _rejoined(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the words that the end of a line parts: `le-`, `sion`. Compounds keep their hyphen."""
+    known = _known()
+    for match in BROKEN.finditer(even(text)):
+        first, last = (piece.strip() for piece in match.group().split("-"))
+        kept = first in _BEFORE_HYPHEN or {first, last} <= known
+        if first + last in known or not kept:
+            yield match.group(), first + last
 
 
 def _spoken_signs(text: str) -> dict[str, str]:

@@ -31,9 +31,9 @@ class StageMention:
 
 
 # Scanned texts have the letter O for the number 0, and l or I for 1.
-_ONE = r"[cpyrmu]{0,3}[TNM](?:is|\s?[0-4OoXxlI][a-d]?)"
+_ONE = r"(?:[cpyrmu]{0,3}|[cp]\s)[TNM](?:is|\s?[0-4OoXxlI][a-d]?)"
 _PARTS = re.compile(
-    r"(?P<basis>[cpyrmu]*)(?P<letter>[TNM])\s?(?P<value>(?<!\s)is|[0-4OoXxlI][a-d]?)"
+    r"(?P<basis>[cpyrmu]*(?:(?<=[cp])\s)?)(?P<letter>[TNM])\s?(?P<value>(?<!\s)is|[0-4OoXxlI][a-d]?)"
 )
 # Categories side by side: `pT3 pN1`, `T4aN0M0`, `T3, N1`.
 _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ONE}(?![A-Za-z0-9])")
@@ -41,21 +41,27 @@ _RUN = re.compile(rf"(?:(?<![A-Za-z0-9])|(?<=AJCC))(?:{_ONE}[\s,;/]{{0,3}})*{_ON
 _KEYED = re.compile(
     r"(?<![A-Za-z0-9-])(?P<basis>[cpyr]{0,3})(?P<letter>[TNM])(?:[- ]?(?:[Ss]tage|STAGE|"
     r"[Cc]ategory|"
-    r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:(?P=basis)(?P=letter))?"
+    r"CATEGORY|[Cc]lassification|[Ss]tadium|[Kk]ategorie))?\s?[:=|]\s?(?:[cpyr]{0,3}(?P=letter))?"
     r"(?P<value>is|[0-4Xx][a-d]?)(?![A-Za-z0-9%]|[.,]\d)"
 )
 _CAPITALS = re.compile(
     r"(?<![A-Za-z0-9])(?:[CPYR]{0,2}T ?(?:IS|[0-4X][A-D]?)[ ,;/]{0,3}[CPYR]{0,2}N ?[0-4X][A-D]?"
-    r"(?:[ ,;/]{0,3}[CPYR]{0,2}M ?[0-4X][A-D]?)?|Y?P[TN][0-4X][A-D]?|T[0-4][A-D])(?![A-Za-z0-9])"
+    r"(?:[ ,;/]{0,3}[CPYR]{0,2}M ?[0-4X][A-D]?)?|(?:Y?[CP]|MR)[TN][0-4X][A-D]?|[CP]M[01X]|"
+    r"[CP] [TNM][0-4X][A-D]?|T[0-4][A-D]|N[1-3][A-C]|M1[A-D])(?![A-Za-z0-9])"
 )
+# A key such as `PN: N2A`.
+_CAPITAL_KEY = re.compile(r"(?<![A-Za-z0-9])Y?[CP](?=[TNM]\s?[:=|])")
+_SPACES = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\r\t"), " ")
 _STAGING = re.compile(r"\bstag(?:e|ing)|\bTNM\b|\bAJCC|\bUICC\b|\bp?T\s?N\s?M\b", re.IGNORECASE)
+_WORD = re.compile(r" [A-Za-z]{3}")
 _BEFORE = 60
 _DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1", "x": "X"}
 
 
 def find_stages(text: str) -> list[StageMention]:
     """Return the categories that a text states, in the order of the text."""
-    text = _CAPITALS.sub(_in_usual_letters, text)
+    text = _CAPITALS.sub(_in_usual_letters, text.translate(_SPACES))
+    text = _CAPITAL_KEY.sub(lambda match: match.group().lower(), text)
     mentions = [mention for run in _RUN.finditer(text) for mention in _of_run(text, run)]
     told = {mention.end for mention in mentions}
     keyed = [match for match in _KEYED.finditer(text) if match.end() not in told]
@@ -72,7 +78,9 @@ def find_stages(text: str) -> list[StageMention]:
 def _in_usual_letters(match: re.Match[str]) -> str:
     """Write `CT4A CN1` as `cT4a cN1`; capitals everywhere hide what is a prefix."""
     return re.sub(
-        r"[CPYR]+(?=[TNM])|(?<=\d)[A-D]|(?<=T)IS", lambda part: part[0].lower(), match.group()
+        r"MR(?=[TN])|[CPYR]+(?= ?[TNM])|(?<=\d)[A-D]|(?<=T)IS",
+        lambda part: part[0].lower(),
+        match.group(),
     )
 
 
@@ -84,8 +92,12 @@ def _of_run(text: str, run: re.Match[str]) -> list[StageMention]:
     return [
         _mention(part)
         for k, part in enumerate(parts)
-        # "No" and "To" are words, unless a category precedes them.
-        if part["basis"] or ((said or together) and (k or part["value"][0] not in "Oo"))
+        # "No" and "To" are words, unless a category precedes them and no word follows.
+        if part["basis"]
+        or (
+            (said or together)
+            and not (part["value"][0] in "Oo" and (not k or _WORD.match(text, part.end())))
+        )
     ]
 
 

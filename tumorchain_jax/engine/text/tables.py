@@ -13,6 +13,11 @@ _HEADERS = re.compile(
 )
 _SIZE = re.compile(r"\b(?:size|diameter|dimensions?|größe|max|mm|cm|length)\b")
 _COUNT = re.compile(r"\b(?:count|number|anzahl)\b")
+_PRIOR = re.compile(
+    r"\b(?:baseline|previous|prior|old|earlier|last|former|nadir|initial|before|vor\w*|alt|ausgangs\w*)\b"
+)
+_NOW = re.compile(r"\b(?:current|now|today|present|new|follow[- ]?up|aktuell|jetzt)\b")
+_DATE = re.compile(r"\d{1,4}(?:[./-]\d{1,4}){1,2}|(?:19|20)\d\d")
 _UNIT = re.compile(r"\b(mm|cm)\b")
 
 
@@ -23,11 +28,13 @@ class Cell:
     Attributes:
         header: the name of its column, in small letters.
         start, end: its characters.
+        old: the column is of a date before another column's.
     """
 
     header: str
     start: int
     end: int
+    old: bool = False
 
     @property
     def unit(self) -> str:
@@ -36,16 +43,23 @@ class Cell:
         return match[1] if match else ""
 
     @property
+    def is_prior(self) -> bool:
+        """Whether the column holds what was measured at an earlier time."""
+        return self.old or (bool(_PRIOR.search(self.header)) and not _NOW.search(self.header))
+
+    @property
     def is_size(self) -> bool:
         """Whether the column holds sizes."""
-        return bool(_SIZE.search(self.header))
+        return bool(_SIZE.search(self.header) or _DATE.fullmatch(self.header))
 
 
 def read_header(row: str) -> tuple[str, ...]:
     """Return the names of the columns if a row in small letters is the head of a table."""
     cells = _cells(row)
     named = [cell for cell in cells if _HEADERS.search(cell)]
-    if len(cells) < 3 or len(named) < 2 or re.search(r"\d", re.sub(r"\([^)]*\)", "", row)):
+    dated = [cell for cell in cells if _DATE.fullmatch(cell)]
+    plain = re.sub(r"\([^)]*\)", "", "|".join(cell for cell in cells if cell not in dated))
+    if len(cells) < 3 or len(named) + len(dated) < 2 or not named or re.search(r"\d", plain):
         return ()
     return tuple(cells)
 
@@ -53,13 +67,25 @@ def read_header(row: str) -> tuple[str, ...]:
 def read_row(text: str, start: int, end: int, columns: tuple[str, ...]) -> list[Cell]:
     """Return the cells of a row with their columns' names."""
     cells = []
+    dates = {column: _day(column) for column in columns if _DATE.fullmatch(column)}
+    last = max(dates.values(), default=())
     position = start
     for k, piece in enumerate(_cells(text[start:end])):
         at = text.find(piece, position, end) if piece else position
         header = columns[k] if k < len(columns) else ""
-        cells.append(Cell(header, at, at + len(piece)))
+        cells.append(Cell(header, at, at + len(piece), header in dates and dates[header] < last))
         position = text.find("|", at + len(piece), end) + 1 or end
     return cells
+
+
+def _day(date: str) -> tuple[int, ...]:
+    """Return year, month and day of a date, as far as it names them; `/` puts the month first."""
+    numbers = [int(number) for number in re.findall(r"\d+", date)]
+    if numbers[0] > 31:  # 2024-03-12
+        return tuple(numbers)
+    if len(numbers) == 3 and "/" in date:
+        return numbers[2], numbers[0], numbers[1]
+    return tuple(numbers[::-1])
 
 
 def count_in(text: str, cells: list[Cell]) -> Counted | None:

@@ -22,12 +22,14 @@ KINDS = (
 )  # fmt: skip
 _LUNGS = {10, 11, 12, 13, 14}
 # What may stand between two words of a term.
-_GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
+_GAP = re.compile(r"[ \-_/']{0,4}|[ ]{0,4}-?\n[ ]{0,8}|\s{0,2}[:=|]\s{0,2}")
+# "Ca. 42 mm" is a size, "Ca" before a word a carcinoma.
+_CIRCA = re.compile(r"ca\.?\s{1,2}\d")
 _COUINAUD = re.compile(r"s(?:eg)?([2-8])([ab]?)|s([iv]+)([ab]?)")
 _GERMAN_PLURALS = (
     *("metastasen", "zysten", "herde", "läsionen", "tumoren", "tumore", "karzinome", "hämangiome"),
     *("raumforderungen", "tumorformationen", "filiae", "knoten", "granulome", "divertikel"),
-    *("gallensteine", "foci", "calculi", "thrombi", "noduli"),
+    *("gallensteine", "foci", "calculi", "diverticula", "thrombi", "noduli"),
 )
 # Names of organs in `anatomy/organs.py` that are findings here.
 _FINDING_IN_NAME = re.compile(r"\bcysts?\b|hydronephrosis|lithiasis|megaly|cirrhosis|stones?\b")
@@ -35,7 +37,8 @@ _SHORTENED = frozenset(
     {"seg", "segm", "lt", "rt", "l", "r", "hep", "panc", "asc", "desc", "prox", "dist"}
 )
 _AND_SEGMENT = re.compile(
-    r"\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|seg\.? ?)?([2-8]|"
+    r"(?:\s?\([^()\n]{0,30}\))?\s{0,2}(?:,|/|&|\+|and|und|or)\s{0,2}(?:and |und |segment )?(?:s|"
+    r"seg\.? ?)?([2-8]|"
     r"[iv]{1,4})([ab]?)"
     r"(?![\w.,]?\d|\w|\s?(?:mm|cm|x\s?\d))"
 )
@@ -105,7 +108,11 @@ def find_terms(wording: Wording, start: int, end: int) -> list[Term]:
     k, count = wording.words_between(start, end)
     while k < count:
         term, length = _term_at(wording, k, count)
-        if term is None:
+        if term and term.kind == "organ" and ":" in wording.text[term.start : term.end]:
+            # "Kidneys: right normal, left with a cyst".
+            key = next(n for n in range(k, count) if ":" in _after(wording, n))
+            term, length = _term_at(wording, k, key + 1)
+        if term is None or _CIRCA.match(wording.text, term.start):
             k += 1
             continue
         found.append(term)
@@ -120,6 +127,11 @@ def find_terms(wording: Wording, start: int, end: int) -> list[Term]:
                     break
         k += length
     return found
+
+
+def _after(wording: Wording, k: int) -> str:
+    """Return what stands between a word and the next one."""
+    return wording.text[wording.words[k].end : wording.words[k + 1].start]
 
 
 def _is_joined(text: str, left: Word, right: Word) -> bool:

@@ -6,7 +6,7 @@ right. Every word knows the characters of the report that it came from; facts qu
 
 import bisect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 # Signs that stand for another, one for one: spaces, dashes, quotes, the multiplication sign.
@@ -33,6 +33,8 @@ _CELL = re.compile(r"(?<=\S)\t(?=\S)")
 _WORD = re.compile(
     r"[0-9]+(?:[.,][0-9]+)*|[\u3400-\u9fff]|[^\W\d_\u3400-\u9fff]+(?:[0-9]+[a-z]?(?![a-z]))?"
 )
+# A word that the end of a line parts.
+BROKEN = re.compile(r"(?<![^\W_])[^\W\d_]+-[ ]{0,3}\n[ ]{0,12}[^\W\d_]+(?![^\W_])")
 # British and older spellings -> the one that keys have.
 _SPELLINGS = (
     ("oesoph", "esoph"),
@@ -98,6 +100,17 @@ def even(text: str) -> str:
     return lower
 
 
+def _pieces(text: str, corrections: Mapping[str, str]) -> Iterator[re.Match[str]]:
+    """Yield the words and numbers of an even text; words that a line's end parts as one."""
+    done = 0
+    for broken in BROKEN.finditer(text):
+        if broken.group() in corrections:
+            yield from _WORD.finditer(text, done, broken.start())
+            yield broken
+            done = broken.end()
+    yield from _WORD.finditer(text, done)
+
+
 class Wording:
     """The even text of a report.
 
@@ -113,7 +126,8 @@ class Wording:
 
         Args:
             original: the report.
-            corrections: misspelt word -> word, both in small letters; a compound -> its parts.
+            corrections: misspelt word -> word, both in small letters; a compound -> its parts; a
+                word with the hyphen and the end of the line that part it -> the word.
         """
         self.original = original
         lower = even(original)
@@ -123,7 +137,7 @@ class Wording:
         cased: list[str] = []
         self.words: list[Word] = []
         done = shift = 0
-        for match in _WORD.finditer(lower):
+        for match in _pieces(lower, corrections):
             word = match.group()
             right = corrections.get(word)
             start = match.start() + shift

@@ -210,13 +210,18 @@ def _copied(start: _Start, kind: str) -> Twin:
     ))  # fmt: skip
     if start.style.language == "de":
         head = "Voruntersuchung (Kopie des Vorbefundes):"
-    now = set(start.draft.statements)
+    now = {(_organ_of(s), s.value) for s in start.draft.statements}
     gone = tuple(
         s for s in old.statements
         if s.is_current and s.lesion and s.attribute == "finding"
-        and not any((s.organ, s.value) == (n.organ, n.value) for n in now)
+        and (_organ_of(s), s.value) not in now
     )  # fmt: skip
     return start.twin(kind, f"{start.draft.text}\n\n{head}\n{block}\n", vanish=gone)
+
+
+def _organ_of(said: Statement) -> str:
+    """Return the organ that a reader is asked for; of enlarged nodes none, as in the matching."""
+    return "" if said.value == "lymph node" else said.organ
 
 
 def _two_tumours(start: _Start, kind: str) -> Twin:
