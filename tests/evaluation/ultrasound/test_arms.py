@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from tumorchain_jax.cli.main import main
+from tumorchain_jax.core.config import read_config
 from tumorchain_jax.evaluation.ultrasound import arms
 from tumorchain_jax.evaluation.ultrasound.chain_scores import Lesions, score
-from tumorchain_jax.evaluation.ultrasound.concepts import bottleneck
+from tumorchain_jax.evaluation.ultrasound.concepts import bottleneck, references
 from tumorchain_jax.evaluation.ultrasound.replies import Reply
 from tumorchain_jax.ultrasound.chains.record import Levels
 
@@ -67,6 +68,21 @@ def test_bottleneck_is_scikit_learns_regression_and_sees_no_label_of_its_fold() 
     assert [again[name].malignant for name in np.array(NAMES)[test]] == scores
 
 
+def test_references_leave_out_lesions_that_they_say_nothing_of() -> None:
+    own = lesions()
+    truth = [
+        Levels.of({**each.values, "category": ["5" if hit else "3"]}) if number < 30 else each
+        for number, (each, hit) in enumerate(zip(own.truth, TRUE, strict=True))
+    ]
+    box = {"x": 1, "y": 2, "width": 20, "height": 10}
+    records: list[dict[str, Any]] = [{"box": box, "width": 40, "height": 40} for _ in NAMES]
+    records[7]["box"] = None
+    found = references(records, truth, TRUE, FOLDS)
+    assert found["birads"].applies.tolist() == [number < 30 for number in range(60)]
+    assert roc_auc_score(TRUE[:30], found["birads"].scores[:30]) == 1
+    assert np.flatnonzero(~found["box"].applies).tolist() == [7]
+
+
 def test_seeds_are_averaged_and_parsed_apart() -> None:
     own, seeds = lesions(), [written(1), written(2)]
     arm = score(own, {"arm": seeds})["arms"]["arm"]
@@ -82,6 +98,7 @@ def test_seeds_are_averaged_and_parsed_apart() -> None:
     assert arm["descriptors"]["shape"]["n"] == 60
 
 
+@pytest.mark.program
 def test_arms_are_trained_once_and_asked_about_their_own_fold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,7 +140,8 @@ def test_arms_are_trained_once_and_asked_about_their_own_fold(
     assert right.count("<figure>") == 5
     assert 1 <= wrong.count("<figure>") <= 4  # those that break off
     assert "Reader:" in page
+    assert "folds 0, 1 of 2; 1 seed(s)" in (tmp_path / "run" / "arms.txt").read_text()
     count = len(trained)
-    assert main(words[:-2]) == 0
+    plan = arms.Plan(data, tmp_path / "run", ("direct", "look"), (0,), ("text",), 7)
+    arms.run_arms(read_config(Path("bus_nano_vlm"), ["--config.steps=3"]), plan)
     assert len(trained) == count
-    assert "folds 0, 1 of 2; 1 seed(s)" in capsys.readouterr().out

@@ -48,7 +48,8 @@ def references(
     boxes = [_box(record) for record in records]
     columns = _columns(truth)
     described = [_one_hot(each.values, columns) if is_described(each) else None for each in truth]
-    categories = [CATEGORY.get(each.one("category"), np.nan) for each in truth]
+    given = [each.one("category") for each in truth]
+    categories = [CATEGORY[each] if each else np.nan for each in given]
     found = {
         "box": Baseline("the given box: aspect, height, width", by_fold(labels, folds, boxes)),
         "birads": Baseline("the reader's BI-RADS category", np.array(categories, float)),
