@@ -45,7 +45,7 @@ def report(data: Path, workdir: Path) -> dict[str, Any]:
     lesions = read_lesions(data, "folds")
     lesions = lesions.only(np.isin(lesions.folds, folds))
     arms = {str(arm): _joined(by_fold, folds) for arm, by_fold in own.items()}
-    values = {
+    values: dict[str, Any] = {
         "folds": folds,
         "of_folds": folds_of(data),
         "seeds": len(next(iter(arms.values()))),

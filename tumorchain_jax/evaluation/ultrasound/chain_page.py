@@ -45,15 +45,16 @@ def chain_page(data: Path, workdir: Path) -> str:
         raise InputError(workdir, "folds", "none", expected, "run `tumorchain bus arms` on")
     note = (
         "Replies of small models to lesions of a fold that they have not seen, drawn at random "
-        "among the right and the wrong ones. On the right of a picture: the region that the second "
-        "look is shown. The lesion's box is given, not found. The reader's own levels are beneath."
+        "among the right and the wrong ones, those that a reader described first. On the right of "
+        "a picture: the region that the second look is shown; the lesion's box is given, not "
+        "found. The reader's own levels are beneath."
     )
     return gallery_page("Breast ultrasound: chains, right and wrong", note, groups)
 
 
 def _drawn(lesions: Lesions, replies: Replies) -> dict[str, list[int]]:
-    order = np.random.default_rng(0).permutation(len(lesions.names))
-    order = sorted(order.tolist(), key=lambda number: not is_described(lesions.truth[number]))
+    drawn = np.random.default_rng(0).permutation(len(lesions.names)).tolist()
+    order = sorted(drawn, key=lambda number: not is_described(lesions.truth[number]))
     groups: dict[str, list[int]] = {"right": [], "wrong": []}
     for number in order:
         reply = replies.get(lesions.names[number])

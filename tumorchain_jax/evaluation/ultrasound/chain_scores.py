@@ -73,11 +73,12 @@ class Lesions:
 
     def only(self, chosen: Bool[np.ndarray, " N"]) -> "Lesions":
         """Some of them."""
-        where = np.flatnonzero(chosen)
-        names, truth, clusters, sources = (
+        where = np.flatnonzero(chosen).tolist()
+        names, clusters, sources = (
             [values[number] for number in where]
-            for values in (self.names, self.truth, self.clusters, self.sources)
+            for values in (self.names, self.clusters, self.sources)
         )
+        truth = [self.truth[number] for number in where]
         beside = {
             name: Baseline(each.what, each.scores[where]) for name, each in self.beside.items()
         }
@@ -176,7 +177,7 @@ def score(lesions: Lesions, arms: Mapping[str, Seeds]) -> dict[str, Any]:
 
 def _beside(lesions: Lesions, each: Baseline, scores: Mapping[str, Scores]) -> dict[str, Any]:
     """A reference's area, and that of every arm less it, on the lesions that it applies to."""
-    where = np.flatnonzero(each.applies)
+    where = np.flatnonzero(each.applies).tolist()
     labels, clusters = lesions.malignant[where], [lesions.clusters[number] for number in where]
     found: dict[str, Any] = {"what": each.what, "n": len(where), "auroc": None, "arm_less": {}}
     if len(set(labels.tolist())) == len(ANSWERS):
@@ -198,7 +199,7 @@ def _sets(lesions: Lesions, scores: Mapping[str, Scores]) -> dict[str, Any]:
         is_few = min(labels.sum(), (~labels).sum()) < LEAST_OF_SET
         if is_few or chosen.all():
             continue
-        clusters = [lesions.clusters[number] for number in np.flatnonzero(chosen)]
+        clusters = [lesions.clusters[number] for number in np.flatnonzero(chosen).tolist()]
         named = {name: each.scores for name, each in lesions.beside.items()} | dict(scores)
         found[name] = {"n": len(labels), "malignant": int(labels.sum()), "auroc": {
             arm: plain(estimates(labels, own[chosen], clusters, {"auroc": auroc})["auroc"])
