@@ -1,7 +1,9 @@
-"""`tumorchain bus chains`, `ask`, `score` and `style`: chains of thought, replies, looks."""
+"""`tumorchain bus chains`, `ask`, `arms`, `score`, `style`: chains of thought, replies, looks."""
 
 import argparse
 import json
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 from tumorchain_jax.cli.options import (
@@ -43,13 +45,40 @@ def add_verbs(command: Command) -> None:
         help="text: without pictures; shuffled: with those of another lesion",
     )  # fmt: skip
 
+    arms = command("bus arms", _arms, "Train arms on folds, ask about what each has not seen")
+    add = arms.add_argument
+    add("--config", type=Path, required=True, metavar="CONFIG", help=CONFIG_HELP)
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus chains` wrote")
+    add(
+        "--workdir", type=Path, required=True, metavar="DIR",
+        help="folder of the trainings; rerun the same command to resume",
+    )  # fmt: skip
+    add(
+        "--arms", nargs="+", choices=("direct", "chain", "look"),
+        default=["direct", "chain", "look"], help="default: all; folds come before arms",
+    )  # fmt: skip
+    add("--seeds", type=int, nargs="+", default=[0], metavar="N", help="one or more; default: 0")
+    add(
+        "--controls", nargs="*", choices=("text", "shuffled"), default=["text", "shuffled"],
+        help="asked besides, see `bus ask` (default: both)",
+    )  # fmt: skip
+    add(
+        "--common-steps", type=int, default=0, metavar="N",
+        help="of a training on direct answers that all arms of a fold start from (default: 0)",
+    )  # fmt: skip
+    add("--table", action="store_true", help="only print the table of the folds that are there")
+    add("--page", type=Path, metavar="FILE", help="also write 20 replies with their pictures")
+    add("--json", action="store_true", help="print the table as JSON")
+    takes_overrides(arms)
+
     score = command("bus score", _score, "Score replies about lesions, and arms against each other")
     add = score.add_argument
     add("--data", type=Path, required=True, metavar="DIR", help="folder that `bus chains` wrote")
     add(
         "--replies", nargs="+", required=True, metavar="ARM=FILE",
-        help="JSON lines of replies: id, text, and malignant or logprobs",
+        help="JSON lines of replies: id, text, and malignant or logprobs; FILE,FILE: of seeds",
     )  # fmt: skip
+    add("--set", default="", metavar="NAME", help="only lesions of a data set, such as breast")
     add(
         "--part", default="test", metavar="PART",
         help="test (default: what no training has seen), folds, all, or the number of a fold",
@@ -112,6 +141,40 @@ def _ask(options: argparse.Namespace) -> int:
     return 0
 
 
+def _arms(options: argparse.Namespace) -> int:
+    from tumorchain_jax.core.config import read_config
+    from tumorchain_jax.core.files import write_file
+    from tumorchain_jax.evaluation.ultrasound.arms import Plan, run_arms
+    from tumorchain_jax.evaluation.ultrasound.arms_report import report, report_text
+
+    use_compilation_cache()
+    config = read_config(options.config, options.overrides)
+    if config.get("task") != "vision_language":
+        found = str(config.get("task", "tumorchain"))
+        raise InputError(options.config, "task", found, "vision_language", "use bus_nano_vlm")
+    if not options.table:
+        plan = Plan(
+            options.data,
+            options.workdir,
+            options.arms,
+            options.seeds,
+            options.controls,
+            options.common_steps,
+        )
+        with redirect_stdout(sys.stderr) if options.json else nullcontext():
+            run_arms(config, plan)
+    values = report(options.data, options.workdir)
+    said = report_text(values)
+    write_file(options.workdir / "arms.json", (json.dumps(values, indent=1) + "\n").encode())
+    write_file(options.workdir / "arms.txt", said.encode())
+    if options.page:
+        from tumorchain_jax.evaluation.ultrasound.chain_page import chain_page
+
+        write_file(options.page, chain_page(options.data, options.workdir).encode())
+    print(json.dumps(values) if options.json else said)
+    return 0
+
+
 def _score(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.ultrasound.chain_scores import score_files, scores_text
 
@@ -121,8 +184,8 @@ def _score(options: argparse.Namespace) -> int:
         if not (arm and is_named and path) or arm in files:
             expected = "ARM=FILE, each arm once"
             raise InputError("command line", "--replies", each[:80], expected, "name the arms")
-        files[arm] = Path(path)
-    values = score_files(options.data, files, options.part)
+        files[arm] = [Path(each) for each in path.split(",")]
+    values = score_files(options.data, files, options.part, options.set)
     print(json.dumps(values) if options.json else scores_text(values))
     return 0
 

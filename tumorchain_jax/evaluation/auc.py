@@ -9,6 +9,7 @@ Shape letters: N pictures, D draws (row 0 is the sample itself), U distinct scor
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ CHUNK = 2_000_000
 """Weights that are summed at once."""
 SPECIFICITIES = (0.90, 0.95)
 BINS = 10
+_resampled = lru_cache(maxsize=2)(resampled)  # a table takes a hundred estimates of the same draws
 
 
 class _Cumulated(NamedTuple):
@@ -143,7 +145,7 @@ def _draws(
     clusters: Sequence[str],
 ) -> Draws:
     rows = patient_rows(clusters)
-    drawn = resampled(int(rows.max()) + 1)
+    drawn = _resampled(int(rows.max()) + 1)
     step = max(1, CHUNK // len(scores))
     parts = [
         metric(labels, scores, drawn[start : start + step][:, rows])

@@ -32,7 +32,8 @@ def lesions() -> Lesions:
         )
         for own in TRUE
     ]
-    return Lesions(NAMES, truth, [str(number // 2) for number in range(60)])
+    clusters = [str(number // 2) for number in range(60)]
+    return Lesions(NAMES, truth, clusters, np.arange(60) // 2 % 3, ["breast"] * 60)
 
 
 def reply(malignant: bool, probability: float | None = None, shape: str = "oval") -> Reply:
@@ -50,7 +51,7 @@ def test_scores_are_those_of_scikit_learn_and_unparsed_replies_are_wrong() -> No
     for name in NAMES[:6]:
         poor[name] = Reply("<reasoning> Its shape is ov", 0.99)
     del poor[NAMES[6]]
-    values = score(lesions(), {"good": good, "poor": poor})
+    values = score(lesions(), {"good": [good], "poor": [poor]})
     arm = values["arms"]["good"]
     assert arm["auroc"][0] == pytest.approx(roc_auc_score(TRUE, p), abs=1e-12)
     assert arm["accuracy"][0] == pytest.approx(np.mean((p > 0.5) == TRUE), abs=1e-12)
@@ -75,7 +76,7 @@ def test_scores_are_those_of_scikit_learn_and_unparsed_replies_are_wrong() -> No
 
 def test_without_probabilities_answers_count_as_0_and_1() -> None:
     said = {name: reply(bool(own)) for name, own in zip(NAMES, TRUE, strict=True)}
-    arm = score(lesions(), {"arm": said})["arms"]["arm"]
+    arm = score(lesions(), {"arm": [said]})["arms"]["arm"]
     assert (arm["auroc"][0], arm["without_probability"]) == (1.0, 60)
 
 

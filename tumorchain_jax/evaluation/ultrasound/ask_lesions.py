@@ -32,7 +32,7 @@ from tumorchain_jax.ultrasound.chains.write import read_records
 
 Control = Literal["none", "text", "shuffled"]
 CONTROLS: tuple[Control, ...] = get_args(Control)
-LIMIT, LENGTH = 160, 256
+LIMIT, LENGTH = 160, 128
 """Tokens of an answer at most; positions of a prompt at least."""
 Chat = tuple[Sequence[Image.Image], Sequence[Spoken]]
 
@@ -74,10 +74,12 @@ def ask(
         circle = np.random.default_rng(0).permutation(len(rows))
         shown[circle] = np.roll(circle, 1)
     answers = [_token(model, word) for word in (BENIGN, MALIGNANT)]
-    lines, scored = [], 0
-    starts = range(0, len(rows), batch)
+    # Without pictures all are asked the same. The last batch is filled up: one program serves all.
+    asked = rows[:1] if control == "text" else rows
+    starts = range(0, len(asked), batch)
+    replies: list[dict[str, Any]] = []
     for start in tqdm(starts, desc=f"{arm}, {control}", unit="batch", disable=None):
-        numbers = range(start, min(start + batch, len(rows)))
+        numbers = np.minimum(np.arange(start, start + batch), len(asked) - 1)
         pictures = [
             [open_picture(data / path) for path in rows[shown[number]]["images"]]
             if control != "text"
@@ -85,11 +87,14 @@ def ask(
             for number in numbers
         ]
         turns = [[turn["content"] for turn in rows[number]["messages"]] for number in numbers]
-        for number, reply in zip(numbers, _converse(model, pictures, turns, answers), strict=True):
-            lines.append(json.dumps({"id": rows[number]["id"], **reply}, ensure_ascii=False) + "\n")
-            scored += "malignant" in reply
+        replies += _converse(model, pictures, turns, answers)
+    replies = replies[:1] * len(rows) if control == "text" else replies[: len(rows)]
+    lines = [
+        json.dumps({"id": row["id"], **reply}, ensure_ascii=False) + "\n"
+        for row, reply in zip(rows, replies, strict=True)
+    ]
     write_file(output, "".join(lines).encode())
-    return {"asked": len(rows), "with_probability": scored}
+    return {"asked": len(rows), "with_probability": sum("malignant" in each for each in replies)}
 
 
 def _rows(data: Path, arm: Arm, fold: int) -> list[Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from tumorchain_jax.evaluation.ultrasound.logistic import fit_and_score
 from tumorchain_jax.training.classification.source import Pictures
-from tumorchain_jax.ultrasound.lesion import BIRADS, Lesion
+from tumorchain_jax.ultrasound.lesion import BIRADS, Box, Lesion
 
 DESCRIPTORS = ("shape", "margin", "echo", "posterior", "halo", "calcifications", "skin_thickening")
 CATEGORY = {name: number / (len(BIRADS) - 1) for number, name in enumerate(BIRADS)}
@@ -53,11 +53,11 @@ def baselines(
     labels = pictures.labels == 1
     found = {
         "box": Baseline(
-            "lesion box alone: aspect, height, width", _by_fold(labels, folds, _each(rows, _box))
+            "lesion box alone: aspect, height, width", by_fold(labels, folds, _each(rows, _box))
         ),
         "size": Baseline(
             "picture size and mean grey",
-            _by_fold(
+            by_fold(
                 labels,
                 folds,
                 [
@@ -67,7 +67,7 @@ def baselines(
             ),
         ),
         "majority": Baseline(
-            "share of malignant ones", _by_fold(labels, folds, [(0.0,)] * len(rows))
+            "share of malignant ones", by_fold(labels, folds, [(0.0,)] * len(rows))
         ),
     }
     categories = np.array([CATEGORY[row.birads] if row.birads else np.nan for row in rows])
@@ -78,7 +78,7 @@ def baselines(
     if any(row.descriptors for row in rows):
         described = _each(rows, _descriptors(rows))
         found["descriptors"] = Baseline(
-            "the reader's seven descriptors", _by_fold(labels, folds, described)
+            "the reader's seven descriptors", by_fold(labels, folds, described)
         )
     return found
 
@@ -88,10 +88,12 @@ def _each(rows: Sequence[Lesion], read: Callable[[Lesion], Row | None]) -> list[
 
 
 def _box(row: Lesion) -> Row | None:
-    box = row.box
-    if box is None:
-        return None
-    return box.height / box.width, box.height / row.height, box.width / row.width
+    return None if row.box is None else box_features(row.box, row.width, row.height)
+
+
+def box_features(box: Box, width: int, height: int) -> Row:
+    """Three numbers of a lesion's box in a picture of so many pixels."""
+    return box.height / box.width, box.height / height, box.width / width
 
 
 def _descriptors(rows: Sequence[Lesion]) -> Callable[[Lesion], Row | None]:
@@ -114,17 +116,17 @@ def _descriptors(rows: Sequence[Lesion]) -> Callable[[Lesion], Row | None]:
     return read
 
 
-def _by_fold(
+def by_fold(
     labels: Bool[np.ndarray, " N"],
     folds: Int[np.ndarray, " N"],
     features: Sequence[Row | None],
 ) -> Float[np.ndarray, " N"]:
-    """Probabilities of every fold by logistic regression on the others."""
+    """Probabilities of every fold by logistic regression on the others; of -1 by all folds."""
     scores = np.full(len(labels), np.nan)
     has = np.array([each is not None for each in features])
     width = max((len(each) for each in features if each is not None), default=0)
     table = np.array([each if each is not None else (0.0,) * width for each in features], float)
-    for fold in range(int(folds.max()) + 1):
+    for fold in range(-1, int(folds.max()) + 1):
         train, test = has & (folds >= 0) & (folds != fold), has & (folds == fold)
         if test.any() and len(set(labels[train])) == 2:
             scores[test] = fit_and_score(table[train], labels[train], table[test])

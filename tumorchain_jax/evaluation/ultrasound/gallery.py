@@ -24,24 +24,24 @@ class Entry:
         image: what the classifier saw.
         outline: True inside the lesion, as the classifier saw it; or None.
         heat: occlusion map; or None.
+        beside: more pictures of the same size.
+        words: texts beneath, each with what it is.
     """
 
     def __init__(
         self,
         name: str,
         truth: str,
-        score: float,
+        score: float | None,
         image: UInt8[np.ndarray, "S S"],
-        outline: Bool[np.ndarray, "S S"] | None,
-        heat: Float[np.ndarray, "G G"] | None,
+        outline: Bool[np.ndarray, "S S"] | None = None,
+        heat: Float[np.ndarray, "G G"] | None = None,
+        beside: Sequence[UInt8[np.ndarray, "S S"]] = (),
+        words: Sequence[tuple[str, str]] = (),
     ):
         self.name, self.truth, self.score = name, truth, score
         self.image, self.outline, self.heat = image, outline, heat
-
-    @property
-    def is_right(self) -> bool:
-        """Whether a threshold of one half gives the truth."""
-        return (self.score >= 0.5) == (self.truth == "malignant")
+        self.beside, self.words = beside, words
 
 
 def choose(scores: Float[np.ndarray, " N"], malignant: np.ndarray) -> dict[str, list[int]]:
@@ -70,26 +70,32 @@ def gallery_page(title: str, note: str, groups: Sequence[tuple[str, Sequence[Ent
         parts.append("</div>")
     style = (
         ".gallery{display:flex;flex-wrap:wrap;gap:1em}.gallery figure{margin:0;width:29em}"
-        ".gallery img{width:100%;image-rendering:auto}"
+        ".gallery img{max-width:100%;image-rendering:auto}"
     )
     return page(title, "\n".join(parts), more_style=style)
 
 
 def _figure(entry: Entry) -> str:
-    verdict = f"truth {entry.truth}, probability of malignancy {entry.score:.2f}"
+    probability = "none" if entry.score is None else f"{entry.score:.2f}"
+    verdict = f"truth {entry.truth}, probability of malignancy {probability}"
     name, said = escape(entry.name), escape(verdict)
+    texts = "".join(f"<p><b>{escape(who)}:</b> {escape(text)}</p>" for who, text in entry.words)
     return (
         f"<figure><img alt='{name}: {said}' src='{_picture(entry)}'>"
-        f"<figcaption><b>{name}</b><br>{said}</figcaption></figure>"
+        f"<figcaption><b>{name}</b><br>{said}{texts}</figcaption></figure>"
     )
 
 
+def _enlarged(image: UInt8[np.ndarray, "S S"]) -> Float[np.ndarray, "T T 3"]:
+    side = SCALE * len(image)
+    grey = np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC))
+    return np.repeat(grey[..., None], 3, axis=2).astype(float)
+
+
 def _picture(entry: Entry) -> str:
-    """The picture with the outline and, on its right, with the map, as a data URL."""
-    side = SCALE * len(entry.image)
-    grey = np.asarray(Image.fromarray(entry.image).resize((side, side), Image.Resampling.BICUBIC))
-    plain = np.repeat(grey[..., None], 3, axis=2).astype(float)
-    shown = [plain.copy()]
+    """The picture with the outline and, on its right, the map and more pictures: a data URL."""
+    plain = _enlarged(entry.image)
+    side, shown = len(plain), [plain.copy()]
     if entry.outline is not None:
         mask = np.kron(entry.outline, np.ones((SCALE, SCALE))) > 0
         shown[0][mask ^ ndimage.binary_erosion(mask, iterations=2)] = OUTLINE
@@ -100,6 +106,8 @@ def _picture(entry: Entry) -> str:
             np.full((side, GAP, 3), 245),
             plain + strength[..., None] * (np.array(WARM) - plain),
         ]
+    for image in entry.beside:
+        shown += [np.full((side, GAP, 3), 245), _enlarged(image)]
     file = io.BytesIO()
     whole = np.concatenate(shown, axis=1).astype(np.uint8)
     Image.fromarray(whole).save(file, "JPEG", quality=80)

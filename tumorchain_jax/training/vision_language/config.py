@@ -28,6 +28,8 @@ def base_config(model: QwenVLConfig) -> ConfigDict:
         data.rows: name of the file of rows in it, see `data/chat_rows.py`.
         data.length: positions of a row: text and visual tokens.
         data.patches: of all pictures of a row together.
+        data.variants: of each row in an epoch, its pictures mirrored, zoomed, shifted, lighter or
+            darker, see `variants.py`; 1: as they are. For pictures without left and right alone.
         decay: of the learning rate after warm-up: `cosine` or `constant`.
     """
     config = loop_config()
@@ -36,7 +38,9 @@ def base_config(model: QwenVLConfig) -> ConfigDict:
     config.init = ""
     config.tokenizer = ""
     config.pictures = PictureConfig()
-    config.data = ConfigDict({"folder": "", "rows": "train.jsonl", "length": 512, "patches": 484})
+    config.data = ConfigDict(
+        {"folder": "", "rows": "train.jsonl", "length": 512, "patches": 484, "variants": 1}
+    )
     config.seed = 0
     config.steps = 1000
     config.batch_size = 64

@@ -26,6 +26,7 @@ from tumorchain_jax.models.qwen_vl.plan import Grid
 from tumorchain_jax.models.qwen_vl.positions import rope_positions
 from tumorchain_jax.models.qwen_vl.prompt import encode_chat
 from tumorchain_jax.models.qwen_vl.tower import TowerConfig
+from tumorchain_jax.training.vision_language.variants import varied
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class Layout:
     Attributes:
         length: T, positions of a row.
         patches: P, of all pictures of a row.
+        variants: of each row in an epoch, see `variants.py`.
     """
 
     tower: TowerConfig
     pictures: PictureConfig
     length: int
     patches: int
+    variants: int = 1
 
 
 class ChatSource:
@@ -74,18 +77,18 @@ class ChatSource:
             )
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) * self.layout.variants
 
     def name(self, index: int) -> str:
         """Where a row was read."""
-        return self.rows[index].name
+        return self.rows[index % len(self.rows)].name
 
     def __getitem__(self, index: int) -> Example:
+        variant, index = divmod(index, len(self.rows))
         layout, row = self.layout, self.rows[index]
         tokens, answers = self.encoded[index]
-        cut = [
-            patches_of(open_picture(path), layout.tower, layout.pictures) for path in row.pictures
-        ]
+        shown = varied([open_picture(path) for path in row.pictures], index, variant)
+        cut = [patches_of(picture, layout.tower, layout.pictures) for picture in shown]
         pictures = bucketed([cut], layout.tower, layout.patches)
         padded = np.full(layout.length, self._pad, np.int32)
         valid, learnt = np.zeros((2, layout.length), bool)
@@ -134,7 +137,10 @@ def open_source(config: ConfigDict, tokenizer: Tokenizer) -> ChatSource:
         raise InputError("config", "data.folder", "none", expected, hint)
     folder = local_copy(as_path(config.data.folder))
     data, model = config.data, config.model
-    layout = Layout(model.tower, config.pictures, data.length, data.patches)
+    if data.variants < 1:
+        found, expected = str(data.variants), "1 or more"
+        raise InputError("config", "data.variants", found, expected, "change it")
+    layout = Layout(model.tower, config.pictures, data.length, data.patches, data.variants)
     source = ChatSource(read_chat_rows(folder / data.rows), tokenizer, layout)
     if len(source) < config.batch_size:
         found, expected = str(len(source)), f"at least the {config.batch_size} of a batch"

@@ -12,6 +12,7 @@ OUTPUT/regions/             the lesion's region of each, cut from the picture an
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,9 @@ def _record(row: Lesion, levels: Levels, fold: int) -> dict[str, Any]:
         "source": row.source,
         "cluster": row.cluster,
         "fold": fold,
+        "box": asdict(row.box) if row.box else None,
+        "width": row.width,
+        "height": row.height,
         **levels.as_json(),
         "chain": chain(levels, source=row.id),
         "beyond_lexicon": list(levels.reading()[1]),
