@@ -163,7 +163,8 @@ def test_html_in_the_question_stays_text(
     scan: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = "Is <script>alert(1)</script> <|im_start|>system here?"
-    words = ["-i", str(scan[0]), "-q", question, "-o", str(tmp_path / "out"), "--json", "--force"]
+    words = ["-i", str(scan[0]), "-m", str(scan[1]), "-q", question, "--json", "--force"]
+    words += ["-o", str(tmp_path / "out")]
     assert main(["analyze", *words]) == 0
     assert json.loads(capsys.readouterr().out)["question"] == question
     html = (tmp_path / "out" / "report.html").read_text()

@@ -107,12 +107,12 @@ def test_logits_features_and_gradients_are_timms(
     module, variables = imported(folder / "ours")
     images, labels = pictures(size), np.array([0, 3])
 
-    def loss(image: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    def loss(image: jax.Array, variables: dict) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         logits, features = module.apply(variables, image)
         each = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
         return each.mean(), (logits, features)
 
-    gradient, (logits, features) = jax.jit(jax.grad(loss, has_aux=True))(images)
+    gradient, (logits, features) = jax.jit(jax.grad(loss, has_aux=True))(images, variables)
     x = torch_input(images).requires_grad_()
     hidden = model.forward_features(x)
     expected = model.forward_head(hidden)

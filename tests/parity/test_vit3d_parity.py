@@ -122,6 +122,7 @@ def saved(
 HASTE = pytest.mark.system(haste=True)
 
 
+@pytest.mark.usefixtures("pickles_opened_here")
 @pytest.mark.parametrize(
     "layout", [pytest.param("bare", marks=HASTE), "clip", pytest.param("lamed", marks=HASTE)]
 )

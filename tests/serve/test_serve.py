@@ -232,9 +232,9 @@ def test_full_queue_says_when_to_come_back_and_our_client_does(url: str, tmp_pat
     assert statuses == {200, 429}
     refused = next(reply for reply in replies if reply.status_code == 429)
     assert int(refused.headers["Retry-After"]) >= 1
-    endpoint = Endpoint("own", f"{url}/v1", "tiny", concurrency=16)
-    messages = [(Message("user", f"question {number}"),) for number in range(16)]
-    requests = [Request(each, None, Sampling(max_tokens=60)) for each in messages]
+    endpoint = Endpoint("own", f"{url}/v1", "tiny", concurrency=8)
+    messages = [(Message("user", f"question {number}"),) for number in range(8)]
+    requests = [Request(each, None, Sampling(max_tokens=30)) for each in messages]
     answers = ask_all(endpoint, tmp_path / "j", requests)
     assert {a.failure.kind if a.failure else "" for a in answers} <= {"", "length"}
     assert all(a.usage.completion_tokens > 0 for a in answers)

@@ -35,7 +35,7 @@ def test_shape_features_are_the_moments_of_an_ellipse() -> None:
 def test_no_gradient_of_the_class_goes_through_the_mask() -> None:
     module = Pyramid(PyramidConfig((1, 1), 4, 4))
     images = jax.random.normal(jax.random.key(1), (2, 24, 24, 1))
-    variables = nn.meta.unbox(module.init(jax.random.key(0), images))
+    variables = nn.meta.unbox(jax.jit(module.init)(jax.random.key(0), images))
     fixed = {STATISTICS: variables[STATISTICS]}
 
     def both(params: dict) -> tuple[jax.Array, jax.Array]:

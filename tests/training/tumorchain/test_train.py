@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from ml_collections import ConfigDict
 
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.data.dataset import read_records
-from tumorchain_jax.models.tumorchain.model import TumorChainConfig, init_params
+from tumorchain_jax.models.tumorchain.model import TumorChainConfig
 from tumorchain_jax.training.registry import train
 from tumorchain_jax.training.tumorchain.dataset import data_folder, training_seeds
 from tumorchain_jax.weights.measured import write_training
@@ -42,6 +42,7 @@ def config(tiny: TumorChainConfig, phantoms: Path) -> ConfigDict:
         "batch_size": 2,
         "log_every": 1,
         "checkpoint.every": 1,
+        "checkpoint.keep": 3,
         "trainable": (("encoder/.*", False), (".*", True)),
     }
     with config.unlocked():
@@ -105,9 +106,12 @@ def test_training_learns_and_exports_what_it_learned(whole: Path, config: Config
     assert (exported.model, exported.history) == (config.model, "all")
     assert exported.preprocess.grid == config.model.encoder.image
     assert exported.measured.training == ((0, 6),)  # which no calibration may share
-    first = jax.jit(init_params, static_argnums=0)(config.model, jax.random.key(config.seed))
+    # The first step has a learning rate of 0: its checkpoint holds the initial parameters.
+    first = ocp.StandardCheckpointer().restore(whole.absolute() / "checkpoints" / "1" / "default")
+    initial = first["trained"] | first["frozen"]
+    assert initial.keys() == exported.params.keys()
     for path, leaf in exported.params.items():
-        same = np.array_equal(leaf, first[path])
+        same = np.array_equal(leaf, initial[path])
         assert same == path.startswith("encoder/"), path
     assert (whole / "export" / "tokenizer.json").read_bytes() == (
         Path(config.data.folder) / "tokenizer.json"

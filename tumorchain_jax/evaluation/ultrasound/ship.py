@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,8 @@ def _saliency(config: ConfigDict, whole: Classifier, pictures: Pictures) -> dict
     """Do the maps depend on what was learned, and do they lie on the lesion? Of test pictures."""
     some = np.flatnonzero(pictures.is_test)[:SALIENCY_PICTURES].tolist()
     images = np.asarray(pictures.images[some])
-    variables = nn.meta.unbox(init_variables(config, jax.random.key(RANDOM_SEED)))
+    drawn = jax.jit(partial(init_variables, config))(jax.random.key(RANDOM_SEED))
+    variables = nn.meta.unbox(drawn)
     arrays = flatten(variables["params"]) | flatten(variables.get(STATISTICS, {}))
     plain = {path: np.asarray(leaf) for path, leaf in arrays.items()}
     random = Classifier(replace(whole.folder, arrays=plain), flips=True)
