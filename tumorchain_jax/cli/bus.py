@@ -2,15 +2,15 @@
 
 import argparse
 import json
-import sys
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tumorchain_jax.cli import bus_chains
 from tumorchain_jax.cli.options import (
     CONFIG_HELP,
     Command,
+    progress_apart,
+    read_task,
     takes_overrides,
     use_compilation_cache,
 )
@@ -111,7 +111,7 @@ def _crossval(options: argparse.Namespace) -> int:
 
     config = _classification(options)
     others = {folder.name: folder for folder in options.others}
-    with _quiet(options):
+    with progress_apart(options):
         values, said = report(
             config, options.workdir, options.seeds, options.leave_out, options.ship, others
         )
@@ -123,25 +123,15 @@ def _shift(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.ultrasound.shift import shift
 
     config = _classification(options)
-    with _quiet(options):
+    with progress_apart(options):
         rows, said = shift(config, options.workdir, options.seeds, options.styles, options.device)
     print(json.dumps(rows) if options.json else said)
     return 0
 
 
-def _quiet(options: argparse.Namespace) -> AbstractContextManager[Any]:
-    """With --json, what trainings print goes to stderr."""
-    return redirect_stdout(sys.stderr) if options.json else nullcontext()
-
-
 def _classification(options: argparse.Namespace) -> "ConfigDict":
-    from tumorchain_jax.core.config import read_config
-
     use_compilation_cache()
-    config = read_config(options.config, options.overrides)
-    if config.get("task") != "classification":
-        found = str(config.get("task", "tumorchain"))
-        raise InputError(options.config, "task", found, "classification", "use a bus_... one")
+    config = read_task(options, "classification", "use a bus_... one")
     config.data.folder = str(options.data)
     return config
 

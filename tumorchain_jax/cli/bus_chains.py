@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import sys
-from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 from tumorchain_jax.cli.options import (
     CONFIG_HELP,
     Command,
+    progress_apart,
+    read_task,
     takes_overrides,
     use_compilation_cache,
 )
@@ -142,16 +142,12 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _arms(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.core.files import write_file
     from tumorchain_jax.evaluation.ultrasound.arms import Plan, run_arms
     from tumorchain_jax.evaluation.ultrasound.arms_report import report, report_text
 
     use_compilation_cache()
-    config = read_config(options.config, options.overrides)
-    if config.get("task") != "vision_language":
-        found = str(config.get("task", "tumorchain"))
-        raise InputError(options.config, "task", found, "vision_language", "use bus_nano_vlm")
+    config = read_task(options, "vision_language", "use bus_nano_vlm")
     if not options.table:
         plan = Plan(
             options.data,
@@ -161,7 +157,7 @@ def _arms(options: argparse.Namespace) -> int:
             options.controls,
             options.common_steps,
         )
-        with redirect_stdout(sys.stderr) if options.json else nullcontext():
+        with progress_apart(options):
             run_arms(config, plan)
     values = report(options.data, options.workdir)
     said = report_text(values)
@@ -191,17 +187,13 @@ def _score(options: argparse.Namespace) -> int:
 
 
 def _style(options: argparse.Namespace) -> int:
-    from tumorchain_jax.core.config import read_config
     from tumorchain_jax.core.files import write_file
     from tumorchain_jax.evaluation.ultrasound.style import compare as style
     from tumorchain_jax.training.registry import train
     from tumorchain_jax.training.translation.train import open_pictures
 
     use_compilation_cache()
-    config = read_config(options.config, options.overrides)
-    if config.get("task") != "translation":
-        found = str(config.get("task", "tumorchain"))
-        raise InputError(options.config, "task", found, "translation", "use a bus_style_... one")
+    config = read_task(options, "translation", "use a bus_style_... one")
     config.data.folder = str(options.data)
     train(config, options.workdir)
     methods = style.methods_of([options.workdir / "export", *options.others])

@@ -3,13 +3,17 @@
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tumorchain_jax.core.errors import InputError
 
 if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+
     from tumorchain_jax.phantoms.settings import PatientSettings
 
 SEEDS = (0, 2**32 - 1)
@@ -118,6 +122,26 @@ def check_paths(options: argparse.Namespace) -> None:
                 found = getattr(error, "strerror", None) or str(error)
                 shown = str(path) if len(str(path)) < 80 else f"{str(path)[:80]}..."
                 raise InputError(shown, f"--{name}", found, "a path", "name another") from error
+
+
+def read_task(options: argparse.Namespace, task: str, hint: str) -> "ConfigDict":
+    """Read the configuration that `--config` names, which must be of a training task.
+
+    Raises:
+        InputError: it is of another task, or cannot be read.
+    """
+    from tumorchain_jax.core.config import read_config
+
+    config = read_config(options.config, options.overrides)
+    found = str(config.get("task", "tumorchain"))
+    if found != task:
+        raise InputError(options.config, "task", found, task, hint)
+    return config
+
+
+def progress_apart(options: argparse.Namespace) -> AbstractContextManager[Any]:
+    """With --json, what trainings print goes to stderr."""
+    return redirect_stdout(sys.stderr) if options.json else nullcontext()
 
 
 def use_compilation_cache() -> None:

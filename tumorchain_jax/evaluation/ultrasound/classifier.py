@@ -1,6 +1,6 @@
-"""A trained classifier asked about pictures: probabilities and pooled features.
+"""A trained classifier asked about pictures.
 
-Shape letters: N pictures, S side, F features.
+Shape letters: N pictures, S side.
 """
 
 from functools import cache
@@ -37,28 +37,20 @@ class Classifier:
 
     def scores(self, images: UInt8[np.ndarray, "N S S"]) -> Float[np.ndarray, " N"]:
         """Probability of the last class."""
-        return self.run(images)[0]
-
-    def run(
-        self, images: UInt8[np.ndarray, "N S S"]
-    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N F"]]:
-        """Probability of the last class, and pooled features."""
         found = [
             self._batch(images[start : start + BATCH]) for start in range(0, len(images), BATCH)
         ]
-        scores, features = zip(*found, strict=True)
-        return np.concatenate(scores).astype(float), np.concatenate(features).astype(float)
+        return np.concatenate(found).astype(float)
 
-    def _batch(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _batch(self, images: np.ndarray) -> np.ndarray:
         filled = np.zeros((BATCH, *images.shape[1:]), np.float32)
         filled[: len(images)] = images
         folder = self.folder
         program = _program(folder.model, folder.mean, folder.std)
-        scores, features = program(self._variables, filled)
+        scores = program(self._variables, filled)
         if self.flips:
-            mirrored, _ = program(self._variables, filled[:, :, ::-1])
-            scores = (scores + mirrored) / 2
-        return np.asarray(scores)[: len(images)], np.asarray(features)[: len(images)]
+            scores = (scores + program(self._variables, filled[:, :, ::-1])) / 2
+        return np.asarray(scores)[: len(images)]
 
 
 @cache
@@ -67,10 +59,10 @@ def _program(model: ImageConfig, mean: tuple[float, ...], std: tuple[float, ...]
     module = image_classifier(model).build(model)
     means, deviations = (np.array(each[: model.channels], np.float32) for each in (mean, std))
 
-    def run(variables: dict, images: Float[Array, "N S S"]) -> tuple[Array, Array]:
+    def run(variables: dict, images: Float[Array, "N S S"]) -> Float[Array, " N"]:
         outputs: Any = module.apply(variables, (images[..., None] / 255 - means) / deviations)
-        logits, features = outputs
-        return jax.nn.softmax(logits.astype(jnp.float32))[:, -1], features
+        logits, _ = outputs
+        return jax.nn.softmax(logits.astype(jnp.float32))[:, -1]
 
     return jax.jit(run)
 

@@ -34,34 +34,40 @@ def predict(
     """
     read = load_classifier(folder)
     guard, classifier = load_guard(folder), Classifier(read, flips=True)
-    if read.view != VIEWS[0] and box is None:
+    view = next((each for each in VIEWS if each == read.view), None)
+    if view is None:
+        hint = "use a folder that `tumorchain bus crossval --ship` wrote"
+        raise InputError(folder / "config.json", "view", read.view[:80], " or ".join(VIEWS), hint)
+    if view != VIEWS[0] and box is None:
         expected = f"one: this classifier sees the view {read.view}"
         raise InputError("command line", "--box", "none", expected, "give x,y,width,height")
     for path in files:
-        image = _view(path, read.view, read.side, box)
-        scores = classifier.scores(image[None])
-        distance = float(guard.distances(appearances([read_picture(path).grey]))[0])
+        grey = read_picture(path).grey
+        row = _lesion(path, grey.shape, box)
+        distance = float(guard.distances(appearances([grey]))[0])
         readable = distance <= guard.threshold
+        score = None
+        if readable:
+            image = render(path.parent, row, view, read.side)
+            score = float(classifier.scores(image[None])[0])
         yield {
             "picture": str(path),
             "readable": readable,
-            "malignant": round(float(scores[0]), 4) if readable else None,
-            "said": f"malignant: {scores[0]:.2f}" if readable else NOT_READABLE,
+            "malignant": None if score is None else round(score, 4),
+            "said": NOT_READABLE if score is None else f"malignant: {score:.2f}",
             "distance": round(distance, 2),
             "threshold": round(guard.threshold, 2),
         }
 
 
-def _view(path: Path, view: str, side: int, box: Box | None) -> np.ndarray:
-    height, width = read_picture(path).grey.shape
+def _lesion(path: Path, shape: tuple[int, ...], box: Box | None) -> Lesion:
+    height, width = shape
     if box and (box.x + box.width > width or box.y + box.height > height):
         found = f"{box.x},{box.y},{box.width},{box.height}"
         expected = f"within {width} x {height}"
         raise InputError(path, "--box", found, expected, "give x,y,width,height in pixels")
-    row = Lesion(
-        path.name, path.name, "", box, "", False, "", "", "", "benign", width=width, height=height
-    )
-    return render(path.parent, row, "image" if view == "image" else "lesion", side)
+    name = path.name
+    return Lesion(name, name, "", box, "", False, "", "", "", "benign", width=width, height=height)
 
 
 def evaluate(folder: Path, data: Path, cache: Path) -> dict[str, Any]:
