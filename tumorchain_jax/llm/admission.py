@@ -57,6 +57,7 @@ class Admission:
         self.breaker = Breaker(name, patience_s, clock)
         self._clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._woken = 0  # of those that waited, not yet in a slot: nobody overtakes them
         self._timer: asyncio.TimerHandle | None = None
         self._next_start = 0.0
         self._ended: BaseException | None = None
@@ -94,13 +95,16 @@ class Admission:
         Raises:
             BaseException: what `end` was given.
         """
+        is_first = is_retry
         while True:
             if self._ended is not None:
                 raise self._ended.with_traceback(None)  # raised by many
             if self._is_free():
-                break
+                if is_first or not (self._waiting or self._woken):
+                    break
+                self._wake()  # those that came before
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            if is_retry:
+            if is_first:
                 self._waiting.appendleft(turn)
             else:
                 self._waiting.append(turn)
@@ -108,8 +112,11 @@ class Admission:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
+                    self._woken -= 1
                     self._wake()  # the turn goes to the next
                 raise
+            self._woken -= 1
+            is_first = True
         self.in_flight += 1
         self.breaker.let_through()
         now = self._clock()
@@ -136,12 +143,13 @@ class Admission:
         """Let as many go on as may; each looks again whether it is free."""
         count = len(self._waiting)
         if self._ended is None:
-            free = max(1, int(self.limit) - self.in_flight)
+            free = max(1, int(self.limit) - self.in_flight - self._woken)
             count = min(count, 1 if self.breaker.is_open or self.pace < math.inf else free)
         while self._waiting and count:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+                self._woken += 1
                 count -= 1
 
     def _release(self) -> None:

@@ -13,7 +13,7 @@ from tumorchain_jax.llm.endpoint import Endpoint
 from tumorchain_jax.llm.journal import Journal, Kept
 from tumorchain_jax.llm.ledger import Budget, Ledger
 from tumorchain_jax.llm.reply import Failure
-from tumorchain_jax.llm.transport import Again, Answered, Outcome, Refused, Transport
+from tumorchain_jax.llm.transport import Again, Answered, Refused, Transport
 
 LONGEST_BACKOFF_S = 20.0
 BROKEN_REPLIES = 3
@@ -79,9 +79,9 @@ class Caller:
         left_s, broken, errors = self.endpoint.deadline_s, 0, 0
         for number in count():
             timeout_s = min(self.endpoint.timeout_s, left_s)
-            outcome, took_s = await self._exchange(body, timeout_s, is_retry=number > 0)
-            if isinstance(outcome, Answered):
-                return await self._keep(key, outcome, judge(outcome))
+            outcome, took_s = await self._exchange(key, body, judge, timeout_s, number > 0)
+            if isinstance(outcome, Kept):
+                return outcome
             if isinstance(outcome, Refused):
                 if outcome.status in REMEDIES or outcome.status < 400:
                     raise self._fatal(outcome, REMEDIES.get(outcome.status, "give another url"))
@@ -101,9 +101,9 @@ class Caller:
         raise AssertionError("a call has no last exchange")
 
     async def _exchange(
-        self, body: dict[str, Any], timeout_s: float, is_retry: bool
-    ) -> tuple[Outcome, float]:
-        """One exchange in a slot, counted; also the seconds that it took."""
+        self, key: str, body: dict[str, Any], judge: Judge, timeout_s: float, is_retry: bool
+    ) -> tuple[Kept | Refused | Again, float]:
+        """One exchange in a slot, counted, its reply kept; also the seconds that it took."""
         ticket = await self.admission.acquire(is_retry)
         started = time.perf_counter()
         try:
@@ -118,8 +118,13 @@ class Caller:
                 self.end(error)
             raise
         if isinstance(outcome, Answered):
-            self.admission.succeeded(ticket, outcome.latency_s)
-        elif isinstance(outcome, Refused):
+            try:
+                kept = await self._keep(key, outcome, judge(outcome))
+            finally:
+                # Only now: a killed process then loses no more paid replies than it has slots.
+                self.admission.succeeded(ticket, outcome.latency_s)
+            return kept, time.perf_counter() - started
+        if isinstance(outcome, Refused):
             self.ledger.faults[f"HTTP {outcome.status}"] += 1
             self.admission.ignored()
         else:

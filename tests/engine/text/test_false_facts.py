@@ -195,6 +195,19 @@ def test_a_finding_is_on_the_side_that_is_said(text: str, places: set[str]) -> N
     assert current(text) == {f"mass@{place}" for place in places}
 
 
+@pytest.mark.parametrize("text", ["No adrenal mass.", "Adrenals: no nodule."])
+def test_what_is_denied_without_a_side_is_denied_on_both(text: str) -> None:
+    assert told(text) == {f"-finding=mass@{side} adrenal gland" for side in ("left", "right")}
+
+
+def test_a_line_that_ends_within_a_phrase_ends_no_sentence() -> None:
+    assert current("Findings: A 3 cm mass in the\nHead of the pancreas.") == {
+        "mass@head of the pancreas"
+    }
+    lines = told("Findings:\nNo mass of the liver or\nPancreas. No lesion of\nLeft Kidney.")
+    assert lines == {f"-finding=mass@{organ}" for organ in ("liver", "pancreas", "left kidney")}
+
+
 @pytest.mark.parametrize(
     "text",
     [

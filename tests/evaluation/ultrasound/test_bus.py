@@ -15,6 +15,7 @@ from bus_pictures import CASES, write_pictures
 from tumorchain_jax.cli.main import main
 from tumorchain_jax.core.config import read_config
 from tumorchain_jax.core.errors import InputError
+from tumorchain_jax.evaluation.ultrasound.classifier import Classifier
 from tumorchain_jax.evaluation.ultrasound.crossval import cross_validate
 from tumorchain_jax.evaluation.ultrasound.guard import (
     Guard,
@@ -25,8 +26,11 @@ from tumorchain_jax.evaluation.ultrasound.guard import (
     save_guard,
     threshold_of,
 )
+from tumorchain_jax.evaluation.ultrasound.predict import predict
 from tumorchain_jax.pretrained import BUS_NANO, NANO_CHECKPOINT
+from tumorchain_jax.ultrasound.lesion import read_manifest
 from tumorchain_jax.ultrasound.picture import read_picture
+from tumorchain_jax.ultrasound.view import VIEWS, render
 from tumorchain_jax.weights.classifier_folder import load_classifier
 
 pytestmark = pytest.mark.program
@@ -105,6 +109,22 @@ def test_predict_refuses_what_is_unlike_its_training(
     save_guard(tmp_path / "strict", Guard(guard.mean[1:], guard.precision[1:, 1:]))
     with pytest.raises(InputError, match="ship the classifier again"):
         load_guard(tmp_path / "strict")
+
+
+def test_predict_shows_the_view_of_the_training(folder: Path, tmp_path: Path) -> None:
+    path = folder / "data" / "images" / "bus-bra_bus_0001-s.png"
+    row = next(row for row in read_manifest(folder / "data") if path.name in row.image)
+    own = shutil.copytree(folder / "model", tmp_path / "own")
+    save_guard(own, replace(load_guard(own), threshold=float("inf")))
+    fields = json.loads((own / "config.json").read_text())
+    for view in VIEWS:
+        (own / "config.json").write_text(json.dumps(fields | {"view": view}))
+        shown = render(folder / "data", row, view, fields["side"])
+        expected = Classifier(load_classifier(own), flips=True).scores(shown[None])[0]
+        assert next(predict(own, [path], row.box))["malignant"] == round(float(expected), 4)
+    (own / "config.json").write_text(json.dumps(fields | {"view": "side"}))
+    with pytest.raises(InputError, match="view: found side"):
+        next(predict(own, [path], row.box))
 
 
 def test_guard_tells_numbers_of_another_kind() -> None:
