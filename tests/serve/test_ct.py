@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx2
 import numpy as np
@@ -128,6 +129,17 @@ def test_upload_is_asked_about_and_deleted(url: str, served: SimpleNamespace, ro
     assert ask(url, {"file_id": made["id"]}).status_code == 404
     assert get(address).status_code == 404
     assert not [*served.store.folder.iterdir()]
+
+
+def test_reports_are_kept_of_as_many_scans_as_are_kept() -> None:
+    """A report holds its image: those of evicted scans must not pile up."""
+    cases = Cases(Mock(), replace(Limits(), scans=2))
+    reports = [Mock() for _ in range(4)]
+    made = [cases.keep(scan, each) for scan, each in zip("abac", reports, strict=True)]
+    for gone in made[:2]:
+        with pytest.raises(Refusal, match="no such report"):
+            cases.report(gone)
+    assert [cases.report(each) for each in made[2:]] == reports[2:]
 
 
 def test_expired_upload_is_deleted(tmp_path: Path) -> None:

@@ -87,11 +87,17 @@ class Cases:
         self._forget_reports(file_id)
 
     def keep(self, file_id: str, report: Report) -> str:
-        """Keep a report as long as its scan is kept, up to `MOST_REPORTS`; returns its id."""
+        """Keep one of the last `MOST_REPORTS` reports, of as many scans as are kept.
+
+        A scan may be evicted while it is asked about: its report holds the image all the same.
+
+        Returns:
+            its id.
+        """
         made = f"report-{secrets.token_urlsafe(18)}"
         with self._reports_lock:
             self._reports[made] = file_id, report
-            while len(self._reports) > MOST_REPORTS:
+            while len(self._reports) > MOST_REPORTS or self._scans_told_of() > self._limits.scans:
                 self._reports.popitem(last=False)
         return made
 
@@ -106,6 +112,9 @@ class Cases:
         if found is None:
             raise Refusal(404, "there is no such report, or not any more: ask again")
         return found[1]
+
+    def _scans_told_of(self) -> int:
+        return len({file_id for file_id, _ in self._reports.values()})
 
     def _forget_reports(self, file_id: str) -> None:
         with self._reports_lock:
