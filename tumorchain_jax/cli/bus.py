@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -151,9 +152,16 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _predict(options: argparse.Namespace) -> int:
     from tumorchain_jax.evaluation.ultrasound.predict import predict
 
-    for row in predict(options.checkpoint, options.input, _box(options.box)):
+    skipped: list[InputError] = []
+
+    def skip(error: InputError) -> None:
+        skipped.append(error)
+        print(f"tumorchain: skipped: {error}", file=sys.stderr)
+
+    several = skip if len(options.input) > 1 else None
+    for row in predict(options.checkpoint, options.input, _box(options.box), several):
         print(json.dumps(row) if options.json else f"{row['picture']}: {row['said']}")
-    return 0
+    return 2 if skipped else 0
 
 
 def _box(text: str | None) -> "Box | None":

@@ -111,6 +111,21 @@ def test_predict_refuses_what_is_unlike_its_training(
         load_guard(tmp_path / "strict")
 
 
+def test_predict_goes_on_after_a_picture_that_cannot_be_read(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = folder / "data" / "images" / "bus-bra_bus_0001-s.png"
+    broken = tmp_path / "broken.png"
+    broken.write_text("no picture")
+    words = ["bus", "predict", "-c", f"{folder}/model", "-i", str(broken)]
+    assert main([*words, str(own)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"{own}: ")
+    assert shown.err.startswith(f"tumorchain: skipped: {broken}: format: found none")
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"tumorchain: error: {broken}: format")
+
+
 def test_predict_shows_the_view_of_the_training(folder: Path, tmp_path: Path) -> None:
     path = folder / "data" / "images" / "bus-bra_bus_0001-s.png"
     row = next(row for row in read_manifest(folder / "data") if path.name in row.image)

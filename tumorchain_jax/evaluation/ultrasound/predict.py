@@ -1,6 +1,6 @@
 """`tumorchain bus predict` and `bus evaluate`: a shipped classifier on pictures of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,16 @@ NOT_READABLE = "not a readable B-mode breast image"
 
 
 def predict(
-    folder: Path, files: Sequence[Path], box: Box | None = None
+    folder: Path,
+    files: Sequence[Path],
+    box: Box | None = None,
+    skip: Callable[[InputError], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Score pictures one by one; what is no breast ultrasound gets no class.
 
     Args:
         box: of the lesion, for a classifier of that view.
+        skip: takes what is wrong with a picture, which is then left out; None: it is raised.
 
     Raises:
         InputError: the folder is no shipped classifier; a picture cannot be read; a box is missing.
@@ -42,8 +46,14 @@ def predict(
         expected = f"one: this classifier sees the view {read.view}"
         raise InputError("command line", "--box", "none", expected, "give x,y,width,height")
     for path in files:
-        grey = read_picture(path).grey
-        row = _lesion(path, grey.shape, box)
+        try:
+            grey = read_picture(path).grey
+            row = _lesion(path, grey.shape, box)
+        except InputError as error:
+            if skip is None:
+                raise
+            skip(error)
+            continue
         distance = float(guard.distances(appearances([grey]))[0])
         readable = distance <= guard.threshold
         score = None
