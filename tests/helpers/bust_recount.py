@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def said_in(text: str, failure: str) -> Said:
 
 def asked(run: Path) -> list[Said]:
     """Every question with what was said at last, tokens and seconds, by the journal."""
-    with sqlite3.connect(run / "journal.sqlite") as connection:
+    with closing(sqlite3.connect(run / "journal.sqlite")) as connection:
         rows = connection.execute(
             "SELECT key, failure, text, prompt_tokens, completion_tokens, latency_s FROM replies"
         ).fetchall()
