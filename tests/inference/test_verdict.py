@@ -14,6 +14,8 @@ from tumorchain_jax.inference.case import PreparedCase
 from tumorchain_jax.inference.runner import Answer
 from tumorchain_jax.inference.verdict import (
     BELOW_BASELINE,
+    OTHER_ORGANS,
+    OTHER_WAY_ROUND,
     check_scope,
     conclusion_log_probability,
     not_segmented,
@@ -195,3 +197,37 @@ def test_domain_of_a_scan(tmp_path: Path) -> None:
         truth.write_text(json.dumps(values))
         assert scan_domain(str(tmp_path / "ct.nii.gz")) == domain
     assert scan_domain(str(tmp_path / "other.nii.gz")) == REAL
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is the liver normal?",
+        "Is the liver free of tumour?",
+        "Is there no tumour in the liver?",
+        "Is the liver without a lesion?",
+        "Is the liver unremarkable?",
+    ],
+)
+def test_yes_to_a_question_asked_the_other_way_round_is_no_answer(question: str) -> None:
+    """A model that knows yes as a finding says yes to "free of tumour?" where it saw one."""
+    for said in ("yes", "no"):
+        given = answer("The liver shows one lesion. Thus, the answer is ", said, question=question)
+        assert verdict(given, Measured()).reason == OTHER_WAY_ROUND
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Is there a tumour in the liver?", "Is the liver abnormal?", "Is there a mass or not?"],
+)
+def test_yes_that_is_a_finding_stands(question: str) -> None:
+    given = answer("The liver shows one lesion. Thus, the answer is ", "yes", question=question)
+    assert verdict(given, Measured()).reason == ""
+
+
+def test_chain_about_another_organ_than_the_question_is_no_answer() -> None:
+    question = "Is there a tumour in the spleen?"
+    given = answer("The oesophagus looks normal. Thus, the answer is ", "no", question=question)
+    assert verdict(given, Measured()).reason == OTHER_ORGANS
+    given = answer("The spleen looks normal. Thus, the answer is ", "no", question=question)
+    assert verdict(given, Measured()).reason == ""

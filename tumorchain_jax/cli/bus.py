@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tumorchain_jax import NOTICE
 from tumorchain_jax.cli import bus_chains
 from tumorchain_jax.cli.options import (
     CONFIG_HELP,
@@ -161,6 +162,9 @@ def _predict(options: argparse.Namespace) -> int:
     several = skip if len(options.input) > 1 else None
     for row in predict(options.checkpoint, options.input, _box(options.box), several):
         print(json.dumps(row) if options.json else f"{row['picture']}: {row['said']}")
+    if not options.json:
+        print("malignant: a probability; crossval.txt beside the classifier says what it is worth")
+        print(NOTICE)
     return 2 if skipped else 0
 
 

@@ -4,17 +4,19 @@ The first of these that holds takes the place of the answer in the headline of a
 
 1. the question is out of scope (it was asked with `force`);
 2. it is about an organ that is not segmented;
-3. the conclusion is not of the kind that was asked for;
+3. its yes would say that nothing is found, the conclusion is not of the kind that was asked for, or
+   the chain does not name the organ asked about;
 4. the model is not above its baseline at such questions on scans of this kind (`evaluation.json`);
 5. its calibrated confidence is below the threshold (`calibration.json`).
 """
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 
-from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named
+from tumorchain_jax.anatomy.organs import ORGANS, display_name, labels_named, normalise_name
 from tumorchain_jax.core.errors import InputError
 from tumorchain_jax.inference.runner import Answer, check_text
 from tumorchain_jax.reasoning.question_kind import SUBTASK, QuestionKind, question_kind
@@ -26,6 +28,12 @@ from tumorchain_jax.weights.measured import Measured
 from tumorchain_jax.weights.scores import DIGITAL, REAL, REALISTIC_DIGITAL, Score
 
 BELOW_BASELINE = "not above its baseline on scans of this kind"
+OTHER_WAY_ROUND = "no answer: a yes would say that nothing is found; ask whether there is a tumour"
+OTHER_ORGANS = "no answer: the chain does not name the organ asked about"
+_REVERSED = re.compile(
+    r"\b(?:normal|healthy|unremarkable|intact|(?:clear|free) of|free from|without|no|(?<!or )not"
+    r"|absent|absence|exclude\w*|rule[ds]? out|lack\w*)\b"
+)
 
 
 def verdict(answer: Answer, measured: Measured, domain: str | None = None) -> Verdict:
@@ -41,7 +49,9 @@ def verdict(answer: Answer, measured: Measured, domain: str | None = None) -> Ve
     reason = (
         _scope(answer.question)
         or _not_segmented(answer.question, answer.case.masks)
+        or _asked_the_other_way_round(kind, answer.question)
         or _another_kind(kind, conclusion)
+        or _about_other_organs(kind, answer)
         or (BELOW_BASELINE if score and not score.above_baseline else "")
         or (f"cannot tell: {confidence.text}" if confidence.low else "")
     )
@@ -119,6 +129,25 @@ def _not_segmented(question: str, masks: OrganMasks | None) -> str:
         return ""
     names = " and ".join(f"the {name}" for name in organs)
     return f"cannot tell: {names} {'is' if len(organs) == 1 else 'are'} not segmented"
+
+
+def _asked_the_other_way_round(kind: QuestionKind, question: str) -> str:
+    """Of "Is the liver normal?": models are trained on questions whose yes is a finding."""
+    if kind.kind != "yes/no" or not _REVERSED.search(normalise_name(question)):
+        return ""
+    return OTHER_WAY_ROUND
+
+
+def _about_other_organs(kind: QuestionKind, answer: Answer) -> str:
+    """Of a yes or no about an organ that the whole chain does not name."""
+    if kind.kind != "yes/no":
+        return ""
+    chain = "\n".join(each.text for each in answer.trace.rounds)
+    asked, told = (
+        {label for each in labels_named(text) for label in each.labels}
+        for text in (answer.question, chain)
+    )
+    return "" if not asked or asked & told else OTHER_ORGANS
 
 
 def _another_kind(kind: QuestionKind, conclusion: str) -> str:

@@ -19,6 +19,7 @@ LEAST_SIDE, LARGEST_ASPECT, MOST_PIXELS = 16, 10.0, 40_000_000
 COLOUR_SPREAD, COLOUR_SHARE = 24, 0.002
 """Most difference of the channels of a grey pixel; least share of others in a coloured picture."""
 HINT = "leave it out, or convert it to an 8-bit grey PNG"
+COLOUR_HINT = "leave it out; `tumorchain bus prepare --allow-colour` takes it as grey"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def read_picture(path: Path, allow_colour: bool = False) -> Picture:
     picture = Picture(np.round(pixels.mean(axis=2)).astype(np.uint8), share)
     if picture.is_coloured and not allow_colour:
         found = f"colour in {share:.1%} of the pixels (Doppler or elastography?)"
-        raise InputError(path, "pixels", found, "a grey B-mode picture", "use --allow-colour")
+        raise InputError(path, "pixels", found, "a grey B-mode picture", COLOUR_HINT)
     return picture
 
 
