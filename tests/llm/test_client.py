@@ -1,6 +1,7 @@
 """The client against a server that misbehaves as told."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tumorchain_jax.core.errors import InputError, Stopped
 from tumorchain_jax.llm.breaker import EndpointFailed
 from tumorchain_jax.llm.client import Client, ask_all
 from tumorchain_jax.llm.endpoint import Endpoint
+from tumorchain_jax.llm.journal import Journal, Kept
 from tumorchain_jax.llm.ledger import Ledger
 from tumorchain_jax.llm.reply import Reply
 from tumorchain_jax.llm.request import Message, Request, Sampling
@@ -254,6 +256,27 @@ def test_stop_keeps_what_is_in_flight(tmp_path: Path) -> None:
             asyncio.run(work(server.url))
         assert spent == [server.paid.total()]
         assert spent[0] < 100
+
+
+def test_no_more_replies_than_slots_are_paid_for_and_not_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However slow the disk is: that many a killed process may lose."""
+    write, written, most = Journal._write, 0, 0
+
+    def write_slowly(journal: Journal, rows: list[Kept]) -> None:
+        nonlocal written, most
+        time.sleep(0.05)
+        most = max(most, server.paid.total() - written)
+        write(journal, rows)
+        written += len(rows)
+
+    monkeypatch.setattr(Journal, "_write", write_slowly)
+    with StubServer() as server:
+        ask_all(endpoint(server.url, concurrency=4, schema="json_schema"), tmp_path / "j",
+                questions(40))  # fmt: skip
+        assert written == server.paid.total()
+    assert 1 < most <= 4
 
 
 def test_requests_are_taken_as_needed(tmp_path: Path) -> None:
